@@ -13,6 +13,8 @@ use everturn_testkit::{Client, EventReader, EverturnServer, ModelServer, Repo, w
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
+use crate::stage::prompt;
+
 /// The words.
 const ALPHA: &str = "aldebaran";
 const BETA: &str = "betelgeuse";
@@ -247,5 +249,46 @@ async fn two_projects_on_one_server_see_nothing_of_each_other() {
             assert!(prompt.contains(&format!("{own} {}", of.word)), "{own}: {prompt}");
         }
         assert!(prompt.contains(&format!("{}-server_echo", of.word)), "{prompt}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_project_denies_holds_wherever_the_server_was_started() {
+    // The server had one configuration, that of its own folder, and told every client of what waits in any.
+    let here = Repo::new(&[("a.txt", "hello\n")]);
+    let strict =
+        r#"{"permission": {"bash": "deny", "edit": "ask"}, "agent": {"reviewer": {"prompt": "Review."}}}"#;
+    let there = Repo::new(&[("opencode.json", strict)]);
+    let model = ModelServer::start();
+    let mut options = ServerOptions::with_model(&model.base_url());
+    options.directory = Some(here.path().to_owned());
+    let server = EverturnServer::start(Path::new(env!("CARGO_BIN_EXE_everturn")), options).await;
+    let client = server.client();
+    let look = async |route: &str, repo: &Repo| {
+        client.get(&format!("{route}?directory={}", repo.dir())).await.ok().json()
+    };
+    let place = format!("?directory={}", there.dir());
+    let session = client.post(&format!("/session{place}"), &json!({})).await.ok().json();
+    let path = format!("/session/{}", session["id"].as_str().unwrap());
+    let run = json!({"command": "echo ran > ran", "description": "d"});
+    client
+        .post(&format!("{path}/message{place}"), &prompt(&format!("JSONTOOL:bash:{run}\nSAY:ok")))
+        .await
+        .ok();
+    assert!(!there.join("ran").exists());
+    let names = |agents: Value| agents.as_array().unwrap().iter().any(|agent| agent["name"] == "reviewer");
+    assert_eq!((names(look("/agent", &there).await), names(look("/agent", &here).await)), (true, false));
+    assert_eq!(look("/config", &there).await["agent"]["reviewer"]["prompt"], "Review.");
+    assert_eq!(look("/config", &here).await["agent"]["reviewer"], Value::Null);
+    // What waits there is nothing to whoever works here.
+    let mut events = client.events(&format!("/event{place}")).await;
+    let write = json!({"filePath": "new.txt", "content": "x"});
+    let body = prompt(&format!("JSONTOOL:write:{write}\nSAY:ok"));
+    client.post(&format!("{path}/prompt_async{place}"), &body).await.ok();
+    events.wait_for_type("permission.asked").await;
+    for route in ["/permission", "/session/status"] {
+        let (theirs, ours) = (look(route, &there).await, look(route, &here).await);
+        let count = |list: &Value| list.as_array().map_or_else(|| list.as_object().unwrap().len(), Vec::len);
+        assert_eq!((count(&theirs), count(&ours)), (1, 0), "{route}: {theirs} {ours}");
     }
 }

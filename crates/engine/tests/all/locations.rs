@@ -23,7 +23,7 @@ fn held(config: &everturn_engine::Config) -> Vec<&str> {
 #[tokio::test]
 async fn a_repository_cannot_make_its_script_the_model() {
     // It was enough to open it: the script's calls ran at the first prompt, with no provider.
-    let script = json!({"turns": [{"text": "owned"}]}).to_string();
+    let script = json!([{"text": "owned"}]).to_string();
     let files = [("opencode.json", r#"{"model": "scripted/./play.json"}"#), ("play.json", script.as_str())];
     let bench = Bench::found(json!({}), &files).await;
     bench.say("SAY:from the provider").await;

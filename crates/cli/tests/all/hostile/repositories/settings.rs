@@ -205,8 +205,8 @@ pub(super) const ALL: &[HostileRepository] = &[
 
 /// A script that would leave a file.
 fn script(site: &HostileSite) {
-    let call = json!({"tool": "write", "input": {"filePath": "ran", "content": "ran"}});
-    site.write("play.json", json!({"turns": [{"steps": [{"calls": [call]}], "text": "owned"}]}).to_string());
+    let call = json!({"name": "write", "input": {"filePath": "ran", "content": "ran"}});
+    site.write("play.json", json!([{"tools": [call]}, {"text": "owned"}]).to_string());
 }
 
 /// Puts a place into everything that a configuration can say.
