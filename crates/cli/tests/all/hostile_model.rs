@@ -31,7 +31,10 @@ const DRIVER: &str = "n=0; while IFS= read -r line <&7; do n=$((n + 1)); \
 /// How many servers there are, each with its own field and its part of the lines.
 const SERVERS: usize = 4;
 
-/// How often an answer is given again that was not taken.
+/// What answers are counted under that the server did not take for a person's.
+const MISJUDGED: &str = "misjudged";
+
+/// How often such an answer is given again.
 const ANSWERS: usize = 5;
 
 /// How many lines are made: all of them in a long campaign.
@@ -201,11 +204,13 @@ impl HostileScene {
         let answer = json!({"reply": "reject", "message": "no"});
         let path = format!("/permission/{id}/reply");
         let mut told = self.client.post(&path, &answer).await;
-        // While programs of agents connect all the time, who answers is not always found, and has to answer again.
+        // Beside programs of agents that connect all the time, an answer was refused once as if one of them had sent it. A person
+        // answers again; how often is told in the end.
         for _ in 0..ANSWERS {
             if told.status != 403 {
                 break;
             }
+            *self.refused.entry(MISJUDGED.to_owned()).or_default() += 1;
             told = self.client.post(&path, &answer).await;
         }
         told.ok();
@@ -275,7 +280,8 @@ async fn check(sending: Sending) -> BTreeMap<String, usize> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_line_of_a_hostile_model_gets_anywhere() {
-    let refused = check(Sending::Openly).await;
+    let mut refused = check(Sending::Openly).await;
+    refused.remove(MISJUDGED);
     // What a line names outside the project, and what is protected in it, is asked for.
     assert_eq!(refused.keys().collect::<Vec<_>>(), ["external_directory", "protected_file"], "{refused:?}");
 }
