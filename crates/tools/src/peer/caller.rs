@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::path::Path;
 
 use super::{PeerProcess, diagnosis, table};
 use crate::process::{
@@ -121,7 +122,12 @@ fn look(processes: &BTreeSet<i32>, number: u64) -> SocketSight {
         for thread in threads(*process) {
             match fs::read_dir(thread.join("fd")) {
                 Ok(files) => {
-                    let mut links = files.flatten().filter_map(|file| fs::read_link(file.path()).ok());
+                    let mut links =
+                        files.flatten().filter_map(|file| fs::read_link(file.path()).ok()).peekable();
+                    // One that is ending shows no files any more before it has let go of them.
+                    if links.peek().is_none() && !has_ended(&thread) {
+                        sight = SocketSight::Hidden;
+                    }
                     if links.any(|link| link.as_os_str() == wanted.as_str()) {
                         return SocketSight::Held;
                     }
@@ -134,4 +140,12 @@ fn look(processes: &BTreeSet<i32>, number: u64) -> SocketSight {
         }
     }
     sight
+}
+
+/// Whether nothing is left of a thread, by its folder, but what its parent wants to know.
+fn has_ended(thread: &Path) -> bool {
+    let Ok(stat) = fs::read(thread.join("stat")) else { return true };
+    // The name is in parentheses and may hold anything, parentheses too.
+    let mut after = stat.rsplit(|byte| *byte == b')').next().into_iter().flatten();
+    matches!(after.find(|byte| **byte != b' '), Some(b'Z' | b'X'))
 }
