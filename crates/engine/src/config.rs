@@ -55,6 +55,7 @@ pub use agent_definition::{AgentDefinition, AgentRole};
 pub(crate) use discovery::{FoundConfig, find};
 pub use held_item::{HeldContent, HeldItem};
 pub use problem::ConfigProblem;
+use rules::fold_tools;
 pub use rules::{ConfiguredRules, rules};
 pub use sandbox_choice::{SandboxChoice, SandboxStrength};
 pub use sources::{ConfigSources, VariableLookup};
@@ -137,8 +138,9 @@ impl Config {
     ///
     /// # Errors
     /// When what it says of providers and models is of the wrong kind.
-    pub fn from_value(raw: Map) -> Result<Self, OverlayError> {
+    pub fn from_value(mut raw: Map) -> Result<Self, OverlayError> {
         check_providers(&raw)?;
+        fold_tools(&mut raw);
         let mut config = Self::read(raw);
         config.rules.person = config.raw.get("permission").map(rules).unwrap_or_default();
         for (name, value) in config.raw.get("agent").and_then(Value::as_object).into_iter().flatten() {

@@ -240,9 +240,10 @@ mod tests {
 
     #[test]
     fn the_folder_of_a_session_goes_with_it() {
-        let (_data, folders) = folders(&[("ses_1", 1), ("ses_2", 1)]);
+        let name = |id: &str| folder_name(&SessionId::from(id));
+        let (_data, folders) = folders(&[(&name("ses_1"), 1), (&name("ses_2"), 1)]);
         folders.forget(&SessionId::from("ses_1")).unwrap();
         folders.forget(&SessionId::from("ses_3")).unwrap();
-        assert_eq!(left(&folders), ["ses_2"]);
+        assert_eq!(left(&folders), [name("ses_2")]);
     }
 }

@@ -31,12 +31,6 @@ const DRIVER: &str = "n=0; while IFS= read -r line <&7; do n=$((n + 1)); \
 /// How many servers there are, each with its own field and its part of the lines.
 const SERVERS: usize = 4;
 
-/// What answers are counted under that the server did not take for a person's.
-const MISJUDGED: &str = "misjudged";
-
-/// How often such an answer is given again.
-const ANSWERS: usize = 5;
-
 /// How many lines are made: all of them in a long campaign.
 const MADE: usize = 100;
 const MADE_IN_FULL: usize = 5000;
@@ -203,17 +197,8 @@ impl HostileScene {
         let id = request["id"].as_str().unwrap();
         let answer = json!({"reply": "reject", "message": "no"});
         let path = format!("/permission/{id}/reply");
-        let mut told = self.client.post(&path, &answer).await;
-        // Beside programs of agents that connect all the time, an answer was refused once as if one of them had sent it. A person
-        // answers again; how often is told in the end.
-        for _ in 0..ANSWERS {
-            if told.status != 403 {
-                break;
-            }
-            *self.refused.entry(MISJUDGED.to_owned()).or_default() += 1;
-            told = self.client.post(&path, &answer).await;
-        }
-        told.ok();
+        // Also beside programs of agents that connect all the time.
+        self.client.post(&path, &answer).await.ok();
         *self.refused.entry(request["permission"].as_str().unwrap().to_owned()).or_default() += 1;
     }
 }
@@ -280,8 +265,7 @@ async fn check(sending: Sending) -> BTreeMap<String, usize> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_line_of_a_hostile_model_gets_anywhere() {
-    let mut refused = check(Sending::Openly).await;
-    refused.remove(MISJUDGED);
+    let refused = check(Sending::Openly).await;
     // What a line names outside the project, and what is protected in it, is asked for.
     assert_eq!(refused.keys().collect::<Vec<_>>(), ["external_directory", "protected_file"], "{refused:?}");
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::layer::{self, ConfigLayer, FileStamps, merge};
 use super::problem::ConfigProblem;
 use super::project::{self, ProjectRequest, path_of, put_at};
-use super::rules::{caution, rules};
+use super::rules::{caution, fold_tools, rules};
 use super::sandbox_choice::{SandboxChoice, SandboxWish};
 use super::sources::{ConfigSources, project_folders};
 use super::trust::Trust;
@@ -71,6 +71,9 @@ pub(crate) fn find(directory: &Path, sources: &ConfigSources, trust: &Trust, dat
         });
     }
     let cautious = reading.find_misspellings(&[&first, &brought, &last]);
+    for layer in first.iter_mut().chain(&mut brought).chain(&mut last) {
+        fold_tools(&mut layer.values);
+    }
     let project = merged(&brought);
     let request = project::take_apart(project);
     let name = brought.last().map_or_else(String::new, |layer| layer.name.clone());

@@ -77,16 +77,13 @@ pub(super) fn find(values: &Map, prefixes: &BTreeSet<String>) -> Vec<Misspelling
     if let Some(value) = values.get("permission") {
         search.look_at_permissions(&["permission"], value);
     }
+    search.look_at_tools(&["tools"], values.get("tools"));
     for (name, agent) in values.get("agent").and_then(Value::as_object).into_iter().flatten() {
         search.agent = Some(name.clone());
         if let Some(value) = agent.get("permission") {
             search.look_at_permissions(&["agent", name, "permission"], value);
         }
-        for (tool, on) in agent.get("tools").and_then(Value::as_object).into_iter().flatten() {
-            if !EDITING_TOOLS.contains(&tool.as_str()) {
-                search.look_at_name(&["agent", name, "tools", tool], tool, on.as_bool() != Some(true));
-            }
-        }
+        search.look_at_tools(&["agent", name, "tools"], agent.get("tools"));
     }
     search.found.truncate(MOST);
     search.found
@@ -99,6 +96,15 @@ struct MisspellingSearch<'s> {
 }
 
 impl MisspellingSearch<'_> {
+    fn look_at_tools(&mut self, path: &[&str], value: Option<&Value>) {
+        for (tool, on) in value.and_then(Value::as_object).into_iter().flatten() {
+            if !EDITING_TOOLS.contains(&tool.as_str()) {
+                let path = [path, &[tool.as_str()]].concat();
+                self.look_at_name(&path, tool, on.as_bool() != Some(true));
+            }
+        }
+    }
+
     fn look_at_permissions(&mut self, path: &[&str], value: &Value) {
         let Some(permissions) = value.as_object() else { return self.look_at_action(path, value) };
         for (name, value) in permissions {

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use everturn_model::Map;
 use everturn_model::permission::{Action, Rule};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The rules that are configured, by who has written them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,7 +38,26 @@ pub fn rules(value: &Value) -> Vec<Rule> {
     rules
 }
 
-/// Rules from an agent's older `tools`: `{"write": false}`. Tools that change files share a permission.
+/// Makes a part of a configuration's `permission` of the older `tools` beside it. What `permission` itself says of a name
+/// counts more, and what it says of all names only where it is stricter.
+pub(super) fn fold_tools(values: &mut Map) {
+    let Some(tools) = values.shift_remove("tools") else { return };
+    let mut folded = Map::new();
+    let own = match values.shift_remove("permission") {
+        Some(Value::Object(own)) => own,
+        Some(everything) => Map::from_iter([("*".to_owned(), everything)]),
+        None => Map::new(),
+    };
+    let tools = rules_of_tools(&tools).into_iter().filter(|rule| !own.contains_key(&rule.permission));
+    let (off, on): (Vec<Rule>, Vec<Rule>) = tools.partition(|rule| rule.action == Action::Deny);
+    let named = |rule: Rule| (rule.permission, json!(rule.action));
+    folded.extend(on.into_iter().map(named));
+    folded.extend(own);
+    folded.extend(off.into_iter().map(named));
+    values.insert("permission".to_owned(), Value::Object(folded));
+}
+
+/// Rules from older `tools`: `{"write": false}`. Tools that change files share a permission.
 pub(super) fn rules_of_tools(value: &Value) -> Vec<Rule> {
     let tools = value.as_object().into_iter().flatten();
     tools
@@ -94,5 +114,24 @@ mod tests {
         check(json!({"bash": "sometimes"}), &[]);
         let tools = rules_of_tools(&json!({"write": false, "bash": true, "odd": 1}));
         assert_eq!(tools, [Rule::new("edit", "*", Action::Deny), Rule::new("bash", "*", Action::Allow)]);
+    }
+
+    #[test]
+    fn tools_become_permissions_which_count_more() {
+        let check = |values: Value, expected: Value| {
+            let Value::Object(mut values) = values else { panic!("an object") };
+            fold_tools(&mut values);
+            assert_eq!(Value::Object(values).to_string(), expected.to_string());
+        };
+        check(json!({"model": "x/y"}), json!({"model": "x/y"}));
+        check(json!({"tools": {"bash": false}}), json!({"permission": {"bash": "deny"}}));
+        check(
+            json!({"permission": {"*": "ask", "edit": "allow"}, "tools": {"write": false, "webfetch": false, "bash": true}}),
+            json!({"permission": {"bash": "allow", "*": "ask", "edit": "allow", "webfetch": "deny"}}),
+        );
+        check(
+            json!({"permission": "allow", "tools": {"bash": false}}),
+            json!({"permission": {"*": "allow", "bash": "deny"}}),
+        );
     }
 }

@@ -58,6 +58,19 @@ async fn what_the_person_denies_no_project_allows() {
 }
 
 #[tokio::test]
+async fn tools_that_are_switched_off_are_denied() {
+    // The older form of a denial had no effect.
+    let person = json!({"tools": {"webfetch": false}});
+    let project = r#"{"tools": {"write": false, "bash": true, "webfetch": true}}"#;
+    let bench = Bench::found(person, &[("opencode.json", project)]).await;
+    for permission in ["webfetch", "edit"] {
+        assert_eq!(verdict(&bench, permission, "x").await, Action::Deny, "{permission}");
+    }
+    let config = bench.config().await;
+    assert_eq!(config.held.keys().collect::<Vec<_>>(), ["permission"]);
+}
+
+#[tokio::test]
 async fn a_project_sends_no_secret_anywhere_before_it_is_trusted() {
     let secret = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(secret.path(), "sk-secret").unwrap();

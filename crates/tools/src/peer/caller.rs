@@ -93,16 +93,20 @@ fn newest_process() -> Option<String> {
 /// Finds whoever has the other end among all processes.
 fn find_holder(peer: SocketAddr, local: SocketAddr) -> PeerProcess {
     let holders = number_of(peer, local).map(table::holders_of).unwrap_or_default();
-    // Whoever hides among such programs is taken for one of them.
-    if holders.is_empty() && table::find(Some(peer)) == PeerProcess::Person {
-        return PeerProcess::Person;
+    if holders.is_empty() {
+        // Whoever hides among such programs is taken for one of them.
+        let found = table::find(Some(peer));
+        return if found == PeerProcess::Person { found } else { PeerProcess::Agent };
     }
     let above_programs = [supervisors_for_agents(), adopted_children()].concat();
-    let is_below = |process: &i32| {
-        ancestry(*process).is_none_or(|above| above.iter().any(|process| above_programs.contains(process)))
-    };
-    let is_agents = holders.is_empty() || holders.iter().any(is_below);
-    if is_agents { PeerProcess::Agent } else { PeerProcess::Person }
+    let is_below = |above: Vec<i32>| above.iter().any(|process| above_programs.contains(process));
+    // One that has ended tells nothing: a client that starts a program is two processes for a moment.
+    let living = holders.iter().filter_map(|process| ancestry(*process)).map(is_below);
+    match living.max() {
+        Some(true) => PeerProcess::Agent,
+        Some(false) => PeerProcess::Person,
+        None => PeerProcess::Gone,
+    }
 }
 
 /// The number of the socket at the other end, zero if no process has it any more; nothing if it is not on this machine.

@@ -102,12 +102,14 @@ pub(super) fn other_end(peer: SocketAddr, sockets: &[TcpSocket], own: &HashSet<u
 }
 
 fn judge(end: &TcpSocket, holders: &[i32]) -> PeerProcess {
-    if holders.iter().any(|process| is_of_a_call(*process)) {
+    // One that has ended tells nothing: a client that starts a program is two processes for a moment.
+    let living: Vec<bool> = holders.iter().filter_map(|process| is_of_a_call(*process)).collect();
+    if living.contains(&true) {
         return PeerProcess::Agent;
     }
     // What another account has open is shown to root only; what is started here runs as this one.
-    let hidden = end.account != geteuid().as_raw() && !geteuid().is_root();
-    if end.number == 0 || holders.is_empty() && !hidden { PeerProcess::Gone } else { PeerProcess::Person }
+    let hidden = holders.is_empty() && end.account != geteuid().as_raw() && !geteuid().is_root();
+    if end.number == 0 || living.is_empty() && !hidden { PeerProcess::Gone } else { PeerProcess::Person }
 }
 
 /// The other ends of all connections that this process has accepted.
@@ -176,6 +178,23 @@ mod tests {
         assert_eq!(find(&[ended, ours, theirs]), Some(theirs));
         assert_eq!(find(&[ended, ours]), None);
         assert_eq!(find(&[ended, theirs]), None);
+    }
+
+    #[test]
+    fn a_process_that_has_ended_makes_nobody_a_program_of_an_agent() {
+        // A client that starts a program is two processes for a moment, of which one is gone at the next look. A person's
+        // answer was refused for it.
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let (own, ended) = (std::process::id().cast_signed(), child.id().cast_signed());
+        let place = "127.0.0.1:1".parse().unwrap();
+        let account = geteuid().as_raw();
+        let end = TcpSocket { local: place, remote: place, listening: false, account, number: 2 };
+        let check = |holders: &[i32], expected| assert_eq!(judge(&end, holders), expected, "{holders:?}");
+        check(&[own], PeerProcess::Person);
+        check(&[ended, own], PeerProcess::Person);
+        check(&[ended], PeerProcess::Gone);
+        check(&[], PeerProcess::Gone);
     }
 
     #[cfg(target_endian = "little")]

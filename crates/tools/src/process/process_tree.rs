@@ -97,17 +97,16 @@ pub(super) fn reap(children: &HashSet<i32>) {
 
 /// Whether a process was started for an agent, here or by another server: it descends from this process, or it or one
 /// of its ancestors carries the mark of a call. A mark that is on our own way up is that of a call which we are part of
-/// ourselves, and says nothing. What has ended meanwhile is taken for one.
-pub(crate) fn is_of_a_call(pid: i32) -> bool {
+/// ourselves, and says nothing. Nothing if it has ended meanwhile.
+pub(crate) fn is_of_a_call(pid: i32) -> Option<bool> {
     let own = getpid().as_raw_pid();
     if pid == own {
-        return false;
+        return Some(false);
     }
     let ours: HashSet<Vec<u8>> = ancestry(own).into_iter().flatten().filter_map(mark_of).collect();
-    let Some(ancestry) = ancestry(pid) else { return true };
-    ancestry
-        .iter()
-        .any(|process| *process == own || mark_of(*process).is_some_and(|mark| !ours.contains(&mark)))
+    let is_of_one =
+        |process: &i32| *process == own || mark_of(*process).is_some_and(|mark| !ours.contains(&mark));
+    Some(ancestry(pid)?.iter().any(is_of_one))
 }
 
 /// A process and its ancestors, as far as they are there; nothing if it has ended.

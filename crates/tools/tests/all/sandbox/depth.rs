@@ -39,8 +39,8 @@ pub(super) fn deep() -> Project {
 
 /// What a command in the sandbox of a project says about protected names, below the project.
 pub(super) fn told(project: &Project, output: &Output) -> Vec<String> {
-    let Some((_, note)) = output.output.rsplit_once('(') else { return Vec::new() };
-    let Some((names, _)) = note.split_once(": commands must not make") else { return Vec::new() };
+    let Some((before, _)) = output.output.rsplit_once(": commands must not make") else { return Vec::new() };
+    let Some((_, names)) = before.rsplit_once('(') else { return Vec::new() };
     let base = format!("{}/", project.scope.worktree.display());
     let mut told: Vec<String> = names.split(", ").map(|name| name.replace(&base, "")).collect();
     told.sort();
