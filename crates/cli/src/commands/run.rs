@@ -30,6 +30,9 @@ use crate::settings::{self, Listeners};
 use crate::table;
 use output::RunOutput;
 
+/// How much is shown of what a permission was asked for, in characters.
+const LONGEST_SUBJECT: usize = 200;
+
 /// How long after its work was stopped a session may be deleted, and how often that is looked up.
 const DELETION: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(20);
@@ -322,14 +325,15 @@ impl RunCommand {
             }
             return Ok(());
         }
-        let (answered, note) = match request.ask {
+        let (answered, note) = match &request.ask {
             Ask::Question { .. } => {
-                let note = "a question was asked, and nobody is here to answer it";
+                let note = "a question was asked, and nobody is here to answer it".to_owned();
                 (engine.requests().dismiss(&request.id).await, Some(note))
             }
-            Ask::Permission { .. } => {
+            Ask::Permission { permission, patterns, .. } => {
                 let reply = if self.yes { Reply::Once } else { Reply::Reject };
-                let note = "a permission was asked for and refused; --yes allows";
+                let what: String = patterns.join(", ").chars().take(LONGEST_SUBJECT).collect();
+                let note = format!("`{permission}` was asked for and refused ({what}); --yes allows");
                 (engine.requests().reply(&request.id, reply, None).await, (!self.yes).then_some(note))
             }
         };
