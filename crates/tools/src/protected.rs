@@ -13,8 +13,8 @@ use std::path::{Component, Path, PathBuf};
 /// The rule: a name is here if some program takes what is there for the person's word, or runs what it names, **by
 /// itself**, when a folder is opened or entered, a file in it is opened, something is committed, checked out or pushed, or
 /// an agent, a shell or a desktop starts. What a person starts by name is not, and neither is what that starts in turn: a
-/// Makefile, scripts of package.json, settings of tools for building and checking. So is `.env` not, which projects have
-/// written by scripts, although an old tool runs it.
+/// Makefile, scripts of package.json, settings of tools for building and checking. Neither is `.env`,
+/// which scripts of many projects write, although an old tool runs it.
 ///
 /// This is the only list: what the tools for files ask about, what is known of a command line, and what the sandbox
 /// keeps programs from.

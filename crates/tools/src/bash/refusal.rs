@@ -1,8 +1,8 @@
 //! What the sandbox kept from a command, in words: a missing file looks like a mistake otherwise.
 //!
-//! The system does not tell which access was refused. So the paths that the end of its output names, and for files that
-//! cannot be changed those of the command too, are compared with what the sandbox shows. Nothing here looks at the disk: whether something is there outside the sandbox
-//! is not for the model to learn.
+//! The system does not tell which access was refused. So the paths that the end of its output names, and for read-only files
+//! those of the command too, are compared with what the sandbox shows. Nothing here looks at the disk: whether something
+//! is there outside the sandbox is not for the model to learn.
 
 use std::path::{Component, Path, PathBuf};
 

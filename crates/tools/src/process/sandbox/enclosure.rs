@@ -1,6 +1,6 @@
 //! The way of a program into the sandbox, and the init that stays with it there.
 //!
-//! The supervisor makes the init as a child in new namespaces and tells the system whom they know. The init makes the
+//! The supervisor makes the init as a child in new namespaces and writes the maps of accounts. The init makes the
 //! root and starts the program, which gives up its rights before it becomes what it is to be. All of it happens in
 //! processes with one thread, so that plain code may run after a fork.
 //!

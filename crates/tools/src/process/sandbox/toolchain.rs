@@ -71,7 +71,7 @@ pub struct ToolPlaces {
 
 impl ToolPlaces {
     /// What the variables of whoever started us name. They are the person's: a project cannot set them. A place that
-    /// would show the whole home folder is passed over.
+    /// is written as the home folder, or as one above it, is passed over; a link to it is not noticed.
     pub fn of(variables: impl IntoIterator<Item = (String, String)>, home: &Path) -> Self {
         let mut places = Self::default();
         let is_narrow =
