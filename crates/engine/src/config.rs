@@ -201,7 +201,7 @@ impl Config {
     #[must_use]
     pub fn secrets(&self) -> Vec<String> {
         let providers = [Catalogue::builtin(), self.catalogue()].into_iter().flat_map(Catalogue::providers);
-        let mut names: BTreeSet<&str> = providers.flat_map(|provider| provider.key_variables()).collect();
+        let mut names: BTreeSet<&str> = providers.flat_map(|provider| provider.secret_variables()).collect();
         names.extend(self.key_variables.iter().map(String::as_str));
         names.insert(websearch::EXA_KEY);
         names.into_iter().map(str::to_owned).collect()

@@ -194,11 +194,20 @@ const SETTINGS: [&str; 12] = [
     "_SECRET_ACCESS_KEY",
 ];
 
+/// Ends of those among them that are secret all the same.
+const SIGNING: [&str; 2] = ["_ACCESS_KEY_ID", "_SECRET_ACCESS_KEY"];
+
 impl ProviderInfo {
     /// Those of its environment variables that may hold its key, the first one first.
     pub fn key_variables(&self) -> impl Iterator<Item = &str> {
         let variables = self.env.iter().map(AsRef::as_ref);
         variables.filter(|name: &&str| !SETTINGS.iter().any(|end| name.ends_with(end)))
+    }
+
+    /// Those of its environment variables that let somebody act as the person, by themselves or with others.
+    pub fn secret_variables(&self) -> impl Iterator<Item = &str> {
+        let signs = |name: &&str| SIGNING.iter().any(|end| name.ends_with(end));
+        self.key_variables().chain(self.env.iter().map(AsRef::as_ref).filter(signs))
     }
 
     /// Whether a key is configured, a key variable is set, or the configuration says where it is, so that it may
