@@ -210,7 +210,10 @@ struct BuiltinAgent {
     prompt: &'static str,
 }
 
-fn builtin(data: &Path) -> [BuiltinAgent; 5] {
+/// The names of those.
+pub(crate) const BUILTIN: [&str; 5] = ["build", "plan", "general", "explore", "title"];
+
+fn builtin(data: &Path) -> [BuiltinAgent; BUILTIN.len()] {
     let allow = |name: &str| Rule::new(name, "*", Action::Allow);
     [
         BuiltinAgent {
@@ -375,6 +378,11 @@ mod tests {
         for (agent, rules) in agents.with_rules() {
             assert_eq!(rules, agent.policy.flattened());
         }
+    }
+
+    #[test]
+    fn the_built_in_agents_are_listed() {
+        assert_eq!(builtin(Path::new("/data")).map(|agent| agent.name), BUILTIN);
     }
 
     #[test]

@@ -13,11 +13,13 @@ use super::layer::{ConfigLayer, FileStamps, check_depth};
 use super::problem::ConfigProblem;
 
 /// The folders that hold such files, what each is called in a configuration, and the setting that the text is.
-const FOLDERS: [(&str, &str, &str); 4] = [
+const FOLDERS: [(&str, &str, &str); 6] = [
     ("agent", "agent", "prompt"),
     ("agents", "agent", "prompt"),
     ("command", "command", "template"),
     ("commands", "command", "template"),
+    ("mode", "mode", "prompt"),
+    ("modes", "mode", "prompt"),
 ];
 
 /// The most files that are read from one folder, and how deep they may lie.

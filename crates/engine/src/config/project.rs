@@ -13,9 +13,10 @@ use everturn_model::permission::Rule;
 use serde_json::Value;
 
 use super::agent_definition::rules_in;
+use super::caution::caution;
 use super::placeholders;
-use super::rules::{caution, loosens, rules};
-use super::sandbox_choice;
+use super::rules::{loosens, rules};
+use super::sandbox_choice::{self, SandboxStrength};
 
 /// Settings that only concern how clients look.
 const LOOKS: [&str; 6] = ["$schema", "keybinds", "layout", "theme", "tui", "username"];
@@ -116,6 +117,10 @@ pub(super) fn take_apart(values: Map) -> ProjectRequest {
                         request.held.insert("skills.paths".to_owned(), outside.into());
                     }
                 }
+            }
+            // No name of a mode is nothing that could be trusted: it confines as far as possible until it is one.
+            ("sandbox", value) if sandbox_choice::is_unclear(&value) => {
+                request.put(&["sandbox"], SandboxStrength::ReadOnly.name().into(), true);
             }
             ("sandbox", value) => {
                 let restricts = sandbox_choice::restricts(&value);
