@@ -81,16 +81,17 @@ pub(crate) fn find(directory: &Path, sources: &ConfigSources, trust: &Trust, dat
     }
     let project = merged(&brought);
     let request = project::take_apart(project);
-    let name = brought.last().map_or_else(String::new, |layer| layer.name.clone());
-    let refused = request.refused.iter().map(|what| ConfigProblem::in_file(&name, what));
-    reading.problems.extend(refused);
+    for refusal in &request.refused {
+        let layer = brought.iter().rev().find(|layer| layer.says(&refusal.path)).or(brought.last());
+        reading.problems.extend(layer.map(|layer| layer.problem(&refusal.path, refusal.what.clone())));
+    }
     reading.stamps.note(trust.file());
     let trusted = trust.of(root);
     let (granted, held): (BTreeMap<_, _>, BTreeMap<_, _>) =
         request.held.clone().into_iter().partition(|(item, value)| trusted.covers(item, value));
     let brought_servers =
         granted.keys().filter_map(|item| item.strip_prefix("mcp.").map(str::to_owned)).collect();
-    let layers = ConfigLayers { first, request, granted: granted_values(granted), last };
+    let layers = ConfigLayers { first, request, brought, granted: granted_values(granted), last };
     let mut config = reading.settle(&layers);
     config.held = held;
     config.mcp = config.mcp.with_held(&config.held, root).brought(brought_servers);
@@ -145,6 +146,8 @@ struct ConfigLayers {
     first: Vec<ConfigLayer>,
     /// The project's.
     request: ProjectRequest,
+    /// The files of it.
+    brought: Vec<ConfigLayer>,
     /// What of it the person trusts.
     granted: Map,
     /// The person's, which count more.
@@ -166,22 +169,15 @@ impl ConfigLayers {
         all
     }
 
-    /// The file that says something last.
-    fn file_of(&self, path: &[&str]) -> String {
-        let says = |values: &Map| {
-            let mut keys = path.iter();
-            let first = keys.next().and_then(|key| values.get(*key));
-            keys.fold(first, |value, key| value?.get(key)).is_some()
-        };
-        let file = |layers: &[ConfigLayer]| {
-            layers.iter().rev().find(|layer| says(&layer.values)).map(|layer| layer.name.clone())
-        };
-        let by_project = says(&self.granted) || says(&self.request.allowed);
-        let project = by_project.then(|| "the project's configuration".to_owned());
-        file(&self.last)
-            .or(project)
-            .or_else(|| file(&self.first))
-            .unwrap_or_else(|| "the environment".to_owned())
+    /// What is wrong with a setting, in the file that says something of it last.
+    fn problem(&self, path: &[String], what: String) -> ConfigProblem {
+        let by_project = layer::says(&self.granted, path) || layer::says(&self.request.allowed, path);
+        let project = self.brought.iter().filter(|_| by_project);
+        let says = self.first.iter().chain(project).chain(&self.last).rev().find(|layer| layer.says(path));
+        match says {
+            Some(layer) => layer.problem(path, what),
+            None => ConfigProblem::in_file("the environment", what),
+        }
     }
 }
 
@@ -223,8 +219,7 @@ impl ConfigReading<'_> {
         for layer in layers() {
             let report = unheeded::find(&layer.values, &context);
             for note in report.notes {
-                let place = layer.text.place_of(&note.path);
-                self.problems.push(ConfigProblem::at(&layer.name, place, note.what));
+                self.problems.push(layer.problem(&note.path, note.what));
             }
             report.cautions.0.into_iter().for_each(|(agent, names)| cautions.add(agent, names));
         }
@@ -240,7 +235,7 @@ impl ConfigReading<'_> {
         let websearch =
             SearchService::from_config(&Value::Object(raw.clone()), |name| (self.sources.variables)(name));
         let websearch = websearch.unwrap_or_else(|error| {
-            self.problems.push(ConfigProblem::in_file(&layers.file_of(&["websearch"]), error.to_string()));
+            self.problems.push(layers.problem(&["websearch".to_owned()], error.to_string()));
             None
         });
         let mut config = Config::read(raw);
@@ -323,7 +318,7 @@ impl ConfigReading<'_> {
     fn drop_setting(&mut self, raw: &mut Map, path: &[String], layers: &ConfigLayers, why: &str) {
         let words: Vec<&str> = path.iter().map(String::as_str).collect();
         let what = format!("`{}` is left out: {why}", words.join("."));
-        self.problems.push(ConfigProblem::in_file(&layers.file_of(&words), what));
+        self.problems.push(layers.problem(path, what));
         match words.as_slice() {
             [key, name] => {
                 drop(raw.get_mut(*key).and_then(Value::as_object_mut).map(|map| map.shift_remove(*name)));

@@ -23,6 +23,25 @@ pub(super) struct ConfigLayer {
     pub(super) text: ConfigText,
 }
 
+impl ConfigLayer {
+    /// Whether it says something of a setting.
+    pub(super) fn says(&self, path: &[String]) -> bool {
+        says(&self.values, path)
+    }
+
+    /// What is wrong with one of its settings.
+    pub(super) fn problem(&self, path: &[String], what: String) -> ConfigProblem {
+        ConfigProblem::at(&self.name, self.text.place_of(path), what)
+    }
+}
+
+/// Whether there is something at a path of keys.
+pub(super) fn says(values: &Map, path: &[String]) -> bool {
+    let mut keys = path.iter();
+    let first = keys.next().and_then(|key| values.get(key));
+    keys.fold(first, |value, key| value?.get(key)).is_some()
+}
+
 /// What files looked like when they were read, the absent ones included: as long as they look the same, nobody has to
 /// read them again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -64,8 +64,17 @@ pub(super) struct ProjectRequest {
     pub(super) agent_restrictions: BTreeMap<String, Vec<Rule>>,
     /// What waits for the person, by name.
     pub(super) held: BTreeMap<String, Value>,
-    /// What never comes from a project, in words.
-    pub(super) refused: Vec<String>,
+    /// What never comes from a project.
+    pub(super) refused: Vec<ProjectRefusal>,
+}
+
+/// Something that never comes from a project.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ProjectRefusal {
+    /// The keys that lead to it; none if it is about all of them.
+    pub(super) path: Vec<String>,
+    /// Why, in words.
+    pub(super) what: String,
 }
 
 /// Takes the merged configuration of a project apart. What has no meaning here is left out.
@@ -75,7 +84,7 @@ pub(super) fn take_apart(values: Map) -> ProjectRequest {
         match (key.as_str(), value) {
             ("trash", _) => {
                 // Whoever opens a repository must not lose sessions of other projects by it.
-                request.refused.push("a project does not decide how long the trash is kept".to_owned());
+                request.refuse(&[&key], "a project does not decide how long the trash is kept".to_owned());
             }
             ("permission", value) => {
                 request.restrictions = rules(&value);
@@ -131,7 +140,8 @@ pub(super) fn take_apart(values: Map) -> ProjectRequest {
                 request.put(&[looks], value, harmless);
             }
             ("model" | "small_model", Value::String(name)) if name.starts_with(SCRIPTS) => {
-                request.refused.push(format!("a project does not choose the script `{name}` as `{key}`"));
+                let what = format!("a project does not choose the script `{name}` as `{key}`");
+                request.refuse(&[&key], what);
             }
             (held, value) if HELD.contains(&held) => drop(request.held.insert(key, value)),
             _ => {}
@@ -140,9 +150,8 @@ pub(super) fn take_apart(values: Map) -> ProjectRequest {
     request.bound_rules();
     if let Some(first) = request.held.keys().nth(HELD_MAX).cloned() {
         drop(request.held.split_off(&first));
-        request
-            .refused
-            .push(format!("a project asks for {HELD_MAX} things at most, and the rest is left out"));
+        let what = format!("a project asks for {HELD_MAX} things at most, and the rest is left out");
+        request.refuse(&[], what);
     }
     request
 }
@@ -162,10 +171,15 @@ impl ProjectRequest {
         if all().count() > RULES_MAX || bytes > RULE_BYTES_MAX {
             self.restrictions = caution().to_vec();
             self.agent_restrictions.clear();
-            self.refused.push(format!(
+            let what = format!(
                 "a project has {RULES_MAX} permission rules of {RULE_BYTES_MAX} bytes at most; more is asked instead"
-            ));
+            );
+            self.refuse(&["permission"], what);
         }
+    }
+
+    fn refuse(&mut self, path: &[&str], what: String) {
+        self.refused.push(ProjectRefusal { path: path.iter().map(|key| (*key).to_owned()).collect(), what });
     }
 
     /// Takes a value in under its name: it counts, or waits.
@@ -189,7 +203,8 @@ impl ProjectRequest {
                 // An agent that the person has switched off stays off.
                 "disable" if value != true => drop(rest.insert(key, value)),
                 "model" if value.as_str().is_some_and(|model| model.starts_with(SCRIPTS)) => {
-                    self.refused.push(format!("a project does not choose a script as the model of `{name}`"));
+                    let what = format!("a project does not choose a script as the model of `{name}`");
+                    self.refuse(&["agent", &name, "model"], what);
                 }
                 key if WORDS_OF_AGENTS.contains(&key) && !placeholders::are_in(&value) => {
                     words.insert(key.to_owned(), value);
@@ -252,6 +267,10 @@ mod tests {
 
     fn check(values: &Value) -> ProjectRequest {
         take_apart(values.as_object().cloned().unwrap())
+    }
+
+    fn words(request: &ProjectRequest) -> Vec<&str> {
+        request.refused.iter().map(|refusal| refusal.what.as_str()).collect()
     }
 
     #[test]
@@ -361,7 +380,7 @@ mod tests {
         let servers: Map = (0..8000).map(|at| (format!("s{at}"), json!({"type": "local"}))).collect();
         let request = check(&json!({"mcp": servers, "permission": {"edit": "deny"}}));
         assert_eq!((request.held.len(), request.restrictions.len()), (HELD_MAX, 1));
-        assert_eq!(request.refused, ["a project asks for 500 things at most, and the rest is left out"]);
+        assert_eq!(words(&request), ["a project asks for 500 things at most, and the rest is left out"]);
     }
 
     #[test]
@@ -373,7 +392,7 @@ mod tests {
         );
         assert_eq!(request.held, BTreeMap::new());
         assert_eq!(
-            request.refused,
+            words(&request),
             [
                 "a project does not choose the script `scripted/./play.json` as `model`",
                 "a project does not choose the script `scripted/x` as `small_model`",

@@ -176,3 +176,28 @@ async fn an_unknown_sandbox_of_a_project_is_nothing_to_trust() {
         assert_eq!(places, [(true, Some(2))], "{text}");
     }
 }
+
+#[tokio::test]
+async fn every_problem_has_its_place() {
+    // Only rules had one.
+    let person = "{\n\"provider\": {\n  \"gone\": {\"options\": {\"apiKey\": \"{file:/nowhere/key}\"}},\n  \"odd\": {\"env\": 1}},\n \"websearch\": {\"provider\": \"nobody\"}}";
+    let (config, _) = read(person).await;
+    let places = |config: &Config| {
+        let name = |file: &str| file.rsplit('/').next().unwrap_or_default().to_owned();
+        let places = config.problems.iter().map(|problem| (name(&problem.file), problem.place));
+        places.collect::<Vec<_>>()
+    };
+    let own = |line, column| ("own.json".to_owned(), Some((line, column)));
+    assert_eq!(places(&config), [own(3, 3), own(4, 3), own(5, 2)]);
+    let files = [
+        (
+            "opencode.json",
+            "{\"trash\": {},\n\"model\": \"scripted/./a.json\",\n\"agent\": {\"x\": {\"prompt\": \"x\",\n  \"model\": \"scripted/b\"}}}",
+        ),
+        (".opencode/agents/odd.md", "---\ndescription: x\nmode: [\n---\nLook.\n"),
+    ];
+    let bench = Bench::found(json!({}), &files).await;
+    let brought = |line, column| ("opencode.json".to_owned(), Some((line, column)));
+    let expected = [("odd.md".to_owned(), Some((3, 7))), brought(1, 2), brought(2, 1), brought(4, 3)];
+    assert_eq!(places(&*bench.config().await), expected);
+}
