@@ -4,7 +4,7 @@ use everturn_model::Map;
 use everturn_model::permission::Rule;
 use serde_json::Value;
 
-use super::project::put_at;
+use super::layer::put_at;
 use super::rules::{ConfiguredRules, rules, rules_of_tools};
 
 /// For whom an agent works.

@@ -13,9 +13,10 @@ use serde_json::Value;
 
 use super::agent_definition::fold_modes;
 use super::caution::{Cautions, caution, caution_about};
-use super::layer::{self, ConfigLayer, FileStamps, merge};
+use super::known_keys::BUILTIN_AGENTS;
+use super::layer::{self, ConfigLayer, FileStamps, merge, put_at};
 use super::problem::ConfigProblem;
-use super::project::{self, ProjectRequest, path_of, put_at};
+use super::project::{self, ProjectRequest, path_of};
 use super::rules::{fold_tools, rules};
 use super::sandbox_choice::{SandboxChoice, SandboxWish};
 use super::sources::{ConfigSources, project_folders};
@@ -25,7 +26,6 @@ use super::{
     AgentDefinition, Config, agent_definition, check_providers, markdown, misspelling, named_paths,
     placeholders,
 };
-use crate::agents::BUILTIN;
 
 /// The name that a configuration in the environment goes by.
 const TEXT: &str = "OPENCODE_CONFIG_CONTENT";
@@ -111,7 +111,7 @@ fn be_careful(config: &mut Config, cautions: Cautions) {
         let bound = caution_about(&names);
         let rules = match agent {
             // One that is built in need not be configured.
-            Some(name) if BUILTIN.contains(&name.as_str()) => {
+            Some(name) if BUILTIN_AGENTS.contains(&name.as_str()) => {
                 &mut config.agents.entry(name).or_default().rules
             }
             Some(name) => match config.agents.get_mut(&name) {

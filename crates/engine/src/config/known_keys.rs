@@ -120,6 +120,9 @@ pub(super) const OTHERS: [(&str, bool, KeyLevel); 5] = [
     ("websearch", false, plain_level(&["key", "provider", "url"])),
 ];
 
+/// The agents that nobody has to configure.
+pub(super) const BUILTIN_AGENTS: [&str; 5] = ["build", "plan", "general", "explore", "title"];
+
 /// What a word has in it that says what may be done, whatever else it is called in other programs.
 const RESTRICTING_STEMS: [&str; 8] =
     ["denied", "deny", "disallow", "forbid", "permi", "restrict", "sandbox", "untrust"];
@@ -198,6 +201,13 @@ mod tests {
     fn check(level: &KeyLevel, key: &str, value: &Value, expected: Option<(Option<&'static str>, bool)>) {
         let expected = expected.map(|(nearest, may_restrict)| UnknownKey { nearest, may_restrict });
         assert_eq!(level.unknown(key, value), expected, "{key}: {value}");
+    }
+
+    #[test]
+    fn the_built_in_agents_are_listed() {
+        let config = crate::Config::default();
+        let names: Vec<&str> = config.agents().all().iter().map(|agent| agent.name.as_str()).collect();
+        assert_eq!(names, BUILTIN_AGENTS);
     }
 
     #[test]

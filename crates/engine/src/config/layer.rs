@@ -147,6 +147,23 @@ pub(super) fn merge(into: &mut Map, from: Map) {
     }
 }
 
+/// Puts a value at a path of names, beside what is there.
+pub(super) fn put_at(map: &mut Map, name: &[&str], value: Value) {
+    let Some((first, rest)) = name.split_first() else { return };
+    if rest.is_empty() {
+        let mut one = Map::new();
+        one.insert((*first).to_owned(), value);
+        return merge(map, one);
+    }
+    let inner = map.entry(*first).or_insert_with(|| Map::new().into());
+    if !inner.is_object() {
+        *inner = Map::new().into();
+    }
+    if let Value::Object(inner) = inner {
+        put_at(inner, rest, value);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

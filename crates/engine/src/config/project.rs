@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::agent_definition::rules_in;
 use super::caution::caution;
+use super::layer::put_at;
 use super::placeholders;
 use super::rules::{loosens, rules};
 use super::sandbox_choice::{self, SandboxStrength};
@@ -230,23 +231,6 @@ impl ProjectRequest {
             })
         });
         self.put(&["command", &name], command, words);
-    }
-}
-
-/// Puts a value at a path of names, beside what is there.
-pub(super) fn put_at(map: &mut Map, name: &[&str], value: Value) {
-    let Some((first, rest)) = name.split_first() else { return };
-    if rest.is_empty() {
-        let mut one = Map::new();
-        one.insert((*first).to_owned(), value);
-        return super::layer::merge(map, one);
-    }
-    let inner = map.entry(*first).or_insert_with(|| Map::new().into());
-    if !inner.is_object() {
-        *inner = Map::new().into();
-    }
-    if let Value::Object(inner) = inner {
-        put_at(inner, rest, value);
     }
 }
 

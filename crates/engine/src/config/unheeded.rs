@@ -12,10 +12,9 @@ use everturn_tools::registry::RESERVED;
 use serde_json::Value;
 
 use super::caution::{Cautions, everything, names_in};
-use super::known_keys::{AGENT, KeyLevel, OTHERS, TOP, only_allows};
+use super::known_keys::{AGENT, BUILTIN_AGENTS, KeyLevel, OTHERS, TOP, only_allows};
 use super::misspelling::{EDITING_TOOLS, is_close, plain, shown, wrong_action, wrong_name};
 use super::sandbox_choice::SandboxWish;
-use crate::agents::BUILTIN;
 
 /// The most that is named of one file.
 const MOST: usize = 10;
@@ -129,9 +128,9 @@ impl UnheededSearch<'_> {
 
     /// The built-in agent that was meant by a name of which nobody says what it is.
     fn agent_meant(&self, name: &str) -> Option<&'static str> {
-        let is_known = BUILTIN.contains(&name) || self.context.agents.contains(name);
+        let is_known = BUILTIN_AGENTS.contains(&name) || self.context.agents.contains(name);
         let word = plain(name);
-        (!is_known).then(|| BUILTIN.into_iter().find(|known| is_close(&word, known)))?
+        (!is_known).then(|| BUILTIN_AGENTS.into_iter().find(|known| is_close(&word, known)))?
     }
 
     fn look_at_agent(&mut self, path: &[&str], agent: &Value) {
