@@ -270,7 +270,7 @@ fn ask(question: &str, otherwise: &str) -> Result<()> {
 }
 
 /// A number with the word for what is counted.
-pub(crate) fn counted<N: Display + PartialEq + From<u8>>(number: N, one: &str, many: &str) -> String {
+pub(crate) fn counted<N: Copy + Display + PartialEq + From<u8>>(number: N, one: &str, many: &str) -> String {
     let word = if number == N::from(1) { one } else { many };
     format!("{number} {word}")
 }

@@ -167,8 +167,8 @@ impl KeyLevel {
         let word = plain(key);
         let is_table = value.is_object() || value.is_array();
         let fits = |known: &&&str| is_table || !self.tables.contains(*known);
-        let close = self.keys.iter().filter(fits).filter(|known| is_close(&word, &plain(known)));
-        close.min_by_key(|known| strsim::osa_distance(&word, &plain(known))).copied()
+        let close = self.keys.iter().filter(fits).filter(|known| is_close(&word, known));
+        close.min_by_key(|known| strsim::osa_distance(&word, known)).copied()
     }
 }
 

@@ -125,9 +125,6 @@ pub(super) fn wrong_action(word: &str) -> Option<String> {
 
 /// The permission that a word means, known or misspelt.
 pub(super) fn permission_meant(word: &str) -> Option<&'static str> {
-    if word.len() > SHOWN {
-        return None;
-    }
     let word = plain(word);
     if EDITING_TOOLS.contains(&word.as_str()) {
         return Some("edit");
@@ -147,9 +144,14 @@ pub(super) fn plain(word: &str) -> String {
 
 /// Whether a word was probably meant to be one that is known.
 pub(super) fn is_close(word: &str, known: &str) -> bool {
+    let is_beginning = word.len() > SHORT && known.starts_with(word);
+    // Most words are told apart by their length, which takes no time.
+    if is_beginning || word.len().abs_diff(known.len()) > 2 {
+        return is_beginning;
+    }
     let distance = strsim::osa_distance(word, known);
     if known.len() > SHORT {
-        return distance <= 2 || word.len() > SHORT && known.starts_with(word);
+        return distance <= 2;
     }
     // One letter instead of another makes another word: `lint` is no misspelt `list`.
     let letters = |word: &str| {
