@@ -91,7 +91,7 @@ pub(crate) async fn open(directory: &Path, listeners: Listeners) -> Result<Engin
         Configurations::found(sources()?, Trust::new(&paths.state), &paths.data, secrets.clone());
     let config = configurations.look_at(directory);
     tell_problems(&config);
-    tell_held(&config);
+    held_line(&config).into_iter().for_each(table::note);
     let mut options = Options::new(&paths.data, directory);
     options.paths = paths;
     options.configurations = configurations;
@@ -120,14 +120,14 @@ fn tell_problems(config: &Config) {
     }
 }
 
-/// Tells what a project asks for and nobody has trusted.
-fn tell_held(config: &Config) {
-    if !config.held.is_empty() {
-        table::note(format!(
+/// What a project asks for and nobody has trusted, in a line.
+pub(crate) fn held_line(config: &Config) -> Option<String> {
+    (!config.held.is_empty()).then(|| {
+        format!(
             "this project's configuration asks for more than you have trusted ({}): `everturn trust` shows it",
             config.held_names()
-        ));
-    }
+        )
+    })
 }
 
 /// Removes tool output that is old. Failing at it is nobody's loss.

@@ -8,6 +8,7 @@
 //! Where the log is JSON, a program reads standard error, and expects nothing else there: notes and errors are then
 //! events of the log, whatever level is logged.
 
+use std::fmt::Display;
 use std::io::{ErrorKind, IsTerminal as _, StderrLock, StdoutLock, Write};
 use std::sync::OnceLock;
 
@@ -27,7 +28,7 @@ fn error_output() -> StderrLock<'static> {
 }
 
 /// Prints a line, which stays one.
-pub(crate) fn line(text: impl std::fmt::Display) {
+pub(crate) fn line(text: impl Display) {
     remember(writeln!(output(), "{}", flatten(&text.to_string())));
 }
 
@@ -77,7 +78,7 @@ pub(crate) fn is_watched() -> bool {
 }
 
 /// Prints a note beside the output.
-pub(crate) fn note(text: impl std::fmt::Display) {
+pub(crate) fn note(text: impl Display) {
     if is_logged() {
         tracing::info!(target: NOTES, "{text}");
         return;
@@ -85,12 +86,12 @@ pub(crate) fn note(text: impl std::fmt::Display) {
     print_note(text);
 }
 
-fn print_note(text: impl std::fmt::Display) {
+fn print_note(text: impl Display) {
     writeln!(error_output(), "{}", indent(&text.to_string())).ok();
 }
 
 /// Shows how far something is, in place of what was shown before.
-pub(crate) fn progress(text: impl std::fmt::Display) {
+pub(crate) fn progress(text: impl Display) {
     let mut out = error_output();
     write!(out, "\r{}", flatten(&text.to_string())).ok();
     out.flush().ok();
@@ -266,6 +267,12 @@ fn ask(question: &str, otherwise: &str) -> Result<()> {
         "y" | "yes" => Ok(()),
         _ => bail!("{otherwise}"),
     }
+}
+
+/// A number with the word for what is counted.
+pub(crate) fn counted<N: Copy + Display + PartialEq + From<u8>>(number: N, one: &str, many: &str) -> String {
+    let word = if number == N::from(1) { one } else { many };
+    format!("{number} {word}")
 }
 
 /// A number as people read it.

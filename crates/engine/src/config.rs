@@ -6,12 +6,14 @@
 //!
 //! # Layout
 //! - `agent_definition`: what is configured of an agent
+//! - `caution`: what is asked for where something may have been forbidden
 //! - `discovery`: from a folder to its configuration
 //! - `held_item`: what a project asks for, as a person is shown it
 //! - `key_place`: where a key stands in the text of a file
+//! - `known_keys`: the keys that there are, and what a misspelt one was meant to be
 //! - `layer`: one file as values, and how several become one
 //! - `markdown`: agents and commands in Markdown
-//! - `misspelling`: rules that have no effect because a word in them is misspelt
+//! - `misspelling`: words in rules that mean nothing here, and what they were meant to be
 //! - `placeholders`: `{env:NAME}` and `{file:path}`
 //! - `problem`: what is wrong with a configuration
 //! - `project`: what a project may say before it is trusted
@@ -19,11 +21,14 @@
 //! - `sandbox_choice`: how far programs are confined
 //! - `sources`: where configuration comes from
 //! - `trust`: what of a project's configuration a person trusts
+//! - `unheeded`: what a file says without any effect
 
 mod agent_definition;
+mod caution;
 mod discovery;
 mod held_item;
 mod key_place;
+mod known_keys;
 mod layer;
 mod markdown;
 mod misspelling;
@@ -34,6 +39,7 @@ mod rules;
 mod sandbox_choice;
 mod sources;
 mod trust;
+mod unheeded;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -51,6 +57,7 @@ use everturn_tools::websearch::{self, WebsearchTool};
 use everturn_tools::{Registry, Tool};
 use serde_json::Value;
 
+use agent_definition::fold_modes;
 pub use agent_definition::{AgentDefinition, AgentRole};
 pub(crate) use discovery::{FoundConfig, find};
 pub use held_item::{HeldContent, HeldItem};
@@ -140,6 +147,7 @@ impl Config {
     /// When what it says of providers and models is of the wrong kind.
     pub fn from_value(mut raw: Map) -> Result<Self, OverlayError> {
         check_providers(&raw)?;
+        fold_modes(&mut raw);
         fold_tools(&mut raw);
         let mut config = Self::read(raw);
         config.rules.person = config.raw.get("permission").map(rules).unwrap_or_default();

@@ -10,6 +10,7 @@ mod values;
 mod yaml;
 
 use std::collections::HashMap;
+use std::fmt;
 
 use serde_json::{Map, Value};
 
@@ -27,12 +28,30 @@ pub(crate) struct FrontMatterText<'t> {
     pub(crate) rest: &'t str,
 }
 
+/// Why front matter cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FrontMatterFault {
+    /// The line of the file and the column, from one on.
+    pub place: Option<(usize, usize)>,
+    /// What is wrong there.
+    pub what: String,
+}
+
+impl fmt::Display for FrontMatterFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((line, column)) = self.place {
+            write!(f, "line {line} column {column}: ")?;
+        }
+        f.write_str(&self.what)
+    }
+}
+
 /// Takes the text of a skill apart.
 pub(crate) fn read(text: &str) -> Result<FrontMatterText<'_>, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (matter, rest) =
         split(text).ok_or("it does not begin with front matter between two lines of `---`")?;
-    let fields = match yaml::read(matter) {
+    let fields = match yaml::read(&in_place(matter)) {
         Ok(fields) => fields,
         Err(why) => plain(matter).ok_or_else(|| format!("its front matter is no YAML: {why}"))?,
     };
@@ -42,14 +61,20 @@ pub(crate) fn read(text: &str) -> Result<FrontMatterText<'_>, String> {
 /// The fields of a text and what follows them. A text without front matter has no fields.
 ///
 /// # Errors
-/// In words, when there is front matter that is no YAML, or too much of it.
-pub fn fields(text: &str) -> Result<(Map<String, Value>, &str), String> {
+/// When there is front matter that is no YAML, or too much of it.
+pub fn fields(text: &str) -> Result<(Map<String, Value>, &str), FrontMatterFault> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let Some((matter, rest)) = split(text) else { return Ok((Map::new(), text.trim())) };
-    // The line of hyphens is the first one of the file.
-    let fields =
-        values::read(&format!("\n{matter}")).map_err(|why| format!("its front matter is no YAML: {why}"))?;
+    let fields = values::read(&in_place(matter)).map_err(|fault| {
+        let what = format!("its front matter is no YAML: {}", fault.what);
+        FrontMatterFault { what, ..fault }
+    })?;
     Ok((fields, rest.trim()))
+}
+
+/// Front matter with its lines where the file has them: the line of hyphens is the first one.
+fn in_place(matter: &str) -> String {
+    format!("\n{matter}")
 }
 
 fn split(text: &str) -> Option<(&str, &str)> {
@@ -120,6 +145,18 @@ mod tests {
     fn a_colon_without_quotes_is_understood() {
         let text = "---\nname: a\ndescription: Use this: always, when x: y\n---\nb";
         check(text, Ok((Some("a"), Some("Use this: always, when x: y"), "b")));
+    }
+
+    #[test]
+    fn lines_are_those_of_the_file() {
+        // Those of skills began below the line of hyphens.
+        let text = "---\nname: a\nlist: [\n---\n";
+        let of_agent = fields(text).unwrap_err();
+        let of_skill = read(text).unwrap_err();
+        let (line, column) = of_agent.place.unwrap();
+        assert_eq!(line, 3);
+        let words = of_agent.what.strip_prefix("its front matter is no YAML: ").unwrap();
+        assert_eq!(of_skill, format!("its front matter is no YAML: line {line} column {column}: {words}"));
     }
 
     #[test]

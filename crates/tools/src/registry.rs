@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use serde_json::Value;
 
 use crate::apply_patch::ApplyPatchTool;
-use crate::bash::BashTool;
+use crate::bash::{BashTool, NETWORK, OUTSIDE};
 use crate::edit::EditTool;
 use crate::glob::GlobTool;
 use crate::grep::GrepTool;
@@ -27,14 +27,20 @@ use crate::plan::{PlanEnterTool, PlanExitTool};
 use crate::process::Secrets;
 use crate::question::QuestionTool;
 use crate::read::ReadTool;
+use crate::scope::PROTECTED;
 use crate::skill::SkillTool;
 use crate::task::TaskTool;
 use crate::todo::{TodoReadTool, TodoWriteTool};
 use crate::tool::Tool;
-use crate::webfetch::WebfetchTool;
+use crate::webfetch::{LOCAL_NETWORK, WebfetchTool};
 use crate::websearch::WebsearchTool;
 use crate::write::WriteTool;
 use crate::{invalid, websearch};
+
+/// Kinds of permission that are not names of tools; a tool of that name would be allowed by rules that mean something
+/// else.
+pub const RESERVED: [&str; 7] =
+    ["external_directory", "doom_loop", LOCAL_NETWORK, NETWORK, OUTSIDE, PROTECTED, "project_trust"];
 
 /// The longest name a tool may have.
 const NAME_MAX: usize = 64;

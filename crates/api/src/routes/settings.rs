@@ -3,7 +3,8 @@
 use axum::extract::State;
 use everturn_engine::Config;
 use everturn_model::Map;
-use serde_json::Value;
+use everturn_model::secret_shape::mask;
+use serde_json::{Value, json};
 
 use crate::App;
 use crate::answer::{JsonAnswer, Result, answer};
@@ -28,7 +29,7 @@ pub(super) fn operations() -> Vec<Operation> {
 }
 
 /// The merged configuration without its secrets; clients read some of its maps without looking whether they are
-/// there.
+/// there. What is wrong with it is below a key of our own, if something is.
 async fn config(here: Here) -> Result<JsonAnswer<ConfigShape>> {
     shown(&here.config)
 }
@@ -39,7 +40,12 @@ async fn own_config(State(app): State<App>) -> Result<JsonAnswer<ConfigShape>> {
 }
 
 fn shown(config: &Config) -> Result<JsonAnswer<ConfigShape>> {
+    let problems: Vec<String> =
+        config.problems.iter().map(|problem| mask(&problem.to_string()).into_owned()).collect();
     let mut config = secret::without(&config.raw);
+    if !problems.is_empty() {
+        config.insert("everturn".to_owned(), json!({"problems": problems}));
+    }
     for key in ["agent", "command", "mode", "provider"] {
         config.entry(key).or_insert_with(|| Map::new().into());
     }

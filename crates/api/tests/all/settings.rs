@@ -15,6 +15,24 @@ async fn keys_are_never_shown() {
 }
 
 #[tokio::test]
+async fn what_is_wrong_with_the_configuration_is_shown() {
+    // It was in the log of the server alone.
+    let face =
+        Face::found(&[("opencode.json", "{\n\"permissions\": {\"bash\": \"sk-proj-Ab3dEf6hIj9kLm2n\"}}")])
+            .await;
+    let config = face.client.get("/config").await.ok().json();
+    let problems = config["everturn"]["problems"].as_array().unwrap();
+    let end = "opencode.json:2:1: `permissions` has no effect: there is no such setting: did you mean `permission`?; more is \
+               asked until it is mended";
+    assert!(problems.len() == 1 && problems[0].as_str().unwrap().ends_with(end), "{problems:?}");
+    assert_eq!(face.client.get("/global/config").await.ok().json().get("everturn"), None);
+    let agents = face.client.get("/agent").await.ok().json();
+    let rules = agents[0]["permission"].as_array().unwrap().iter().rev();
+    let mut of_bash = rules.filter(|rule| ["*", "bash"].contains(&rule["permission"].as_str().unwrap()));
+    assert_eq!(of_bash.next().map(|rule| &rule["action"]), Some(&json!("ask")));
+}
+
+#[tokio::test]
 async fn providers_and_models_look_as_recorded() {
     let face = Face::start().await;
     let configured = face.client.get("/config/providers").await.ok().json();

@@ -40,7 +40,12 @@ impl RestoreCommand {
         runtime.block_on(async {
             let store = Store::restore(&self.file, settings::store_options()?).await?;
             let report = store.verify_all(None).await?;
-            table::line(format!("{}: {} sessions, {} events", store.place(), report.sessions, report.events));
+            table::line(format!(
+                "{}: {}, {}",
+                store.place(),
+                table::counted(report.sessions, "session", "sessions"),
+                table::counted(report.events, "event", "events")
+            ));
             Ok(())
         })
     }

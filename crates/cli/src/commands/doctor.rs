@@ -1,5 +1,5 @@
-//! `everturn doctor`: checks every session against its log, and says what takes how much space and what this machine
-//! offers for a sandbox.
+//! `everturn doctor`: checks every session against its log, and says what takes how much space, what this machine offers
+//! for a sandbox and what is wrong with the configuration of the folder.
 
 use std::io;
 
@@ -13,7 +13,8 @@ use everturn_tools::process::sandbox::{SandboxLevel, SandboxPart, SandboxReport}
 
 use crate::{settings, table};
 
-/// Check every session against its log, and show what takes how much space and what there is for a sandbox
+/// Check every session against its log, and show what takes how much space, what there is for a sandbox and what is wrong
+/// with the configuration here
 #[derive(Debug, Args)]
 pub(crate) struct DoctorCommand {
     /// Rebuild the rows of these sessions from their logs, and cut what is nested too deep to be read
@@ -38,8 +39,10 @@ impl DoctorCommand {
             for id in &self.rebuild {
                 let rebuilt = store.rebuild(&SessionId::new(id.clone()), table::now()).await?;
                 table::line(format!(
-                    "{id}: {} entries and {} parts made anew from {} events",
-                    rebuilt.entries, rebuilt.parts, rebuilt.events
+                    "{id}: {} and {} made anew from {}",
+                    table::counted(rebuilt.entries, "entry", "entries"),
+                    table::counted(rebuilt.parts, "part", "parts"),
+                    table::counted(rebuilt.events, "event", "events")
                 ));
                 for seq in &rebuilt.cut {
                     table::line(format!("{id}: event {seq} was nested too deep to be read, and was cut"));
@@ -57,6 +60,7 @@ impl DoctorCommand {
             let report = store.verify_all(self.set_aside.then(table::now)).await?;
             show(&store, &report, &store.disk_use().await?).await?;
             show_sandbox();
+            show_configuration()?;
             if report.is_sound() { Ok(()) } else { bail!("not everything is in order: see above") }
         })
     }
@@ -103,6 +107,19 @@ fn show_sandbox() {
     });
 }
 
+/// What is wrong with the configuration of this folder, and what of it waits for trust.
+fn show_configuration() -> Result<()> {
+    let config = settings::config_quietly(&settings::working_folder()?)?;
+    for problem in &config.problems {
+        table::line(format!("configuration: {problem}"));
+    }
+    if config.problems.is_empty() {
+        table::line(format!("configuration of {}: in order", config.root.display()));
+    }
+    settings::held_line(&config).into_iter().for_each(table::line);
+    Ok(())
+}
+
 /// How many lines of the audit are shown.
 const AUDITED: usize = 100;
 
@@ -123,7 +140,12 @@ async fn audit(store: &Store) -> Result<()> {
 const RESTORE: &str = "restore it from a backup";
 
 async fn show(store: &Store, report: &CheckReport, used: &DiskUse) -> Result<()> {
-    table::line(format!("{}: {} sessions, {} events", store.place(), report.sessions, report.events));
+    table::line(format!(
+        "{}: {}, {}",
+        store.place(),
+        table::counted(report.sessions, "session", "sessions"),
+        table::counted(report.events, "event", "events")
+    ));
     let damaged = report.damaged.iter().flat_map(|verdict| {
         let advice = if verdict.can_be_rebuilt() { "--rebuild helps" } else { RESTORE };
         let row = move |problem: &dyn std::fmt::Display| {
@@ -158,7 +180,11 @@ async fn show(store: &Store, report: &CheckReport, used: &DiskUse) -> Result<()>
                 table::bytes(used.blobs.packed),
                 format!("{} of them, {} unpacked", used.blobs.count, table::bytes(used.blobs.size)),
             ],
-            vec!["trash".into(), table::bytes(used.trash.bytes), format!("{} sessions", used.trash.sessions)],
+            vec![
+                "trash".into(),
+                table::bytes(used.trash.bytes),
+                table::counted(used.trash.sessions, "session", "sessions"),
+            ],
         ],
     );
     let largest = used

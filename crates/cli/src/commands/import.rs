@@ -55,7 +55,10 @@ impl ImportCommand {
                 table::note(problem);
             }
             if report.problems.len() > SHOWN {
-                table::note(format!("and {} more problems", report.problems.len() - SHOWN));
+                table::note(format!(
+                    "and {}",
+                    table::counted(report.problems.len() - SHOWN, "more problem", "more problems")
+                ));
             }
             if json {
                 table::json(&json!({
@@ -66,11 +69,14 @@ impl ImportCommand {
                 return Ok(());
             }
             let present = if report.present > 0 {
-                format!(", {} were here already", report.present)
+                format!(", {} here already", table::counted(report.present, "was", "were"))
             } else {
                 String::new()
             };
-            table::line(format!("{} sessions imported{present}", report.imported.len()));
+            table::line(format!(
+                "{} imported{present}",
+                table::counted(report.imported.len(), "session", "sessions")
+            ));
             rules.into_iter().for_each(table::line);
             Ok(())
         })

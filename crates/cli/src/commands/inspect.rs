@@ -71,7 +71,7 @@ impl InspectCommand {
             return;
         }
         let messages = context.get("messages").and_then(Value::as_array).cloned().unwrap_or_default();
-        table::line(format!("{} messages", messages.len()));
+        table::line(table::counted(messages.len(), "message", "messages"));
         for message in messages {
             let role = message.get("role").and_then(Value::as_str).unwrap_or("?");
             table::line(format!("{role:18} {}", excerpt(&message)));

@@ -22,11 +22,17 @@ pub(crate) enum McpCommand {
     Trust {
         /// The servers; all of the project if none is named
         names: Vec<String>,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
     },
     /// Take that back
     Untrust {
         /// The servers; all of the project if none is named
         names: Vec<String>,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
     },
 }
 
@@ -38,8 +44,8 @@ impl McpCommand {
                 let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
                 runtime.block_on(list(&config))
             }
-            Self::Trust { names } => trust(&config, &names),
-            Self::Untrust { names } => untrust(&config, &names),
+            Self::Trust { names, yes } => trust(&config, &names, yes),
+            Self::Untrust { names, yes } => untrust(&config, &names, yes),
         }
     }
 }
@@ -90,7 +96,7 @@ async fn list(config: &Arc<Config>) -> Result<()> {
     Ok(())
 }
 
-fn trust(config: &Config, names: &[String]) -> Result<()> {
+fn trust(config: &Config, names: &[String], yes: bool) -> Result<()> {
     let held: Vec<(&str, &ServerDefinition)> = config.mcp.held().collect();
     if let Some(name) = names.iter().find(|name| !held.iter().any(|(known, _)| known == name)) {
         let known: Vec<&str> = held.iter().map(|(known, _)| *known).collect();
@@ -103,27 +109,41 @@ fn trust(config: &Config, names: &[String]) -> Result<()> {
         table::note("no MCP server waits for it here; your own need no permission");
         return Ok(());
     }
-    let chosen =
-        held.into_iter().filter(|(name, _)| names.is_empty() || names.iter().any(|wanted| wanted == name));
+    let is_chosen = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
+    let chosen: Vec<_> = held.into_iter().filter(|(name, _)| is_chosen(name)).collect();
+    let root = config.root.display();
+    if !yes {
+        chosen.iter().for_each(|(name, server)| table::line(format!("{name}: {}", summary(server))));
+        table::confirm_change(
+            &format!("May all of this run in {root}, as it is now?"),
+            "nothing is trusted",
+        )?;
+    }
     let trust = settings::trust()?;
     for (name, server) in chosen {
         let item = format!("mcp.{name}");
         if let Some(value) = config.held.get(&item) {
             trust.grant(&config.root, [(item.as_str(), value)])?;
-            table::line(format!("{name} may run in {}: {}", config.root.display(), summary(server)));
+            table::line(format!("{name} may run in {root}: {}", summary(server)));
         }
     }
     Ok(())
 }
 
-fn untrust(config: &Config, names: &[String]) -> Result<()> {
+fn untrust(config: &Config, names: &[String], yes: bool) -> Result<()> {
     let trust = settings::trust()?;
     let granted = trust.granted(&config.root)?;
     let servers = granted.keys().filter_map(|item| item.strip_prefix("mcp."));
-    let servers = servers.filter(|name| names.is_empty() || names.iter().any(|wanted| wanted == name));
-    let items: Vec<String> = servers.map(|name| format!("mcp.{name}")).collect();
+    let servers: Vec<&str> =
+        servers.filter(|name| names.is_empty() || names.iter().any(|wanted| wanted == name)).collect();
+    let root = config.root.display();
+    if !servers.is_empty() && !yes {
+        let question = format!("May {} not run in {root} any more?", servers.join(", "));
+        table::confirm_change(&question, "what may run is as before")?;
+    }
+    let items: Vec<String> = servers.iter().map(|name| format!("mcp.{name}")).collect();
     let count = if items.is_empty() { 0 } else { trust.revoke(&config.root, &items)? };
-    table::line(format!("{count} servers may not run in {} any more", config.root.display()));
+    table::line(format!("{} may not run in {root} any more", table::counted(count, "server", "servers")));
     Ok(())
 }
 

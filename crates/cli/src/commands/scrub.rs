@@ -30,10 +30,10 @@ impl ScrubCommand {
             let store = settings::store().await?;
             let scrubbed = store.scrub(Order::new(secret, &self.reason, table::now())).await?;
             table::line(format!(
-                "{} events of {} sessions and {} large payloads were changed",
-                scrubbed.events,
-                scrubbed.sessions.len(),
-                scrubbed.blobs
+                "{} of {} and {} were changed",
+                table::counted(scrubbed.events, "event", "events"),
+                table::counted(scrubbed.sessions.len(), "session", "sessions"),
+                table::counted(scrubbed.blobs, "large payload", "large payloads")
             ));
             let held = files_with(secret.as_bytes(), &command_folders(&settings::folders()?.data));
             for file in &held {
@@ -55,14 +55,17 @@ impl ScrubCommand {
                 table::note(format!("{id} is at work, and what it is writing was not seen"));
             }
             if !scrubbed.left.is_empty() {
-                bail!("the secret is still in {} sessions: see above", scrubbed.left.len())
+                bail!(
+                    "the secret is still in {}: see above",
+                    table::counted(scrubbed.left.len(), "session", "sessions")
+                )
             }
             if !held.is_empty() {
-                bail!("the secret is still in {} files: see above", held.len())
+                bail!("the secret is still in {}: see above", table::counted(held.len(), "file", "files"))
             }
             if !scrubbed.at_work.is_empty() {
-                let count = scrubbed.at_work.len();
-                bail!("the secret may be written again by {count} sessions: run it again when they rest")
+                let count = table::counted(scrubbed.at_work.len(), "session", "sessions");
+                bail!("the secret may be written again by {count} at work: run it again after that")
             }
             Ok(())
         })

@@ -88,7 +88,8 @@ impl ServeCommand {
         table::line(format!("everturn server listening on http://{bound}"));
         table::note(format!("user `opencode`, password {place}"));
         if waiting > 0 {
-            table::note(format!("continuing {waiting} sessions that were at work"));
+            let waiting = table::counted(waiting, "session that was", "sessions that were");
+            table::note(format!("continuing {waiting} at work"));
         }
         let sweeping = sweep(engine.clone(), closing.clone());
         let tidying = tokio::spawn(tidy(engine.clone()));

@@ -79,10 +79,10 @@ fn described(session: &Session) -> Value {
 
 async fn empty(engine: &Engine, least_age: Duration, yes: bool, json: bool) -> Result<()> {
     if !yes {
-        match engine.trash().due(least_age).await?.len() {
-            0 => {}
-            1 => table::confirm("Delete 1 session for good? It cannot be undone.")?,
-            due => table::confirm(&format!("Delete {due} sessions for good? It cannot be undone."))?,
+        let due = engine.trash().due(least_age).await?.len();
+        if due > 0 {
+            let due = table::counted(due, "session", "sessions");
+            table::confirm(&format!("Delete {due} for good? It cannot be undone."))?;
         }
     }
     let swept = engine.trash().sweep(least_age).await?;
@@ -94,8 +94,8 @@ async fn empty(engine: &Engine, least_age: Duration, yes: bool, json: bool) -> R
         }));
         return Ok(());
     }
-    let sessions = if swept.purged.len() == 1 { "session" } else { "sessions" };
-    table::line(format!("{} {sessions} deleted for good", swept.purged.len()));
+    let sessions = table::counted(swept.purged.len(), "session", "sessions");
+    table::line(format!("{sessions} deleted for good"));
     for id in &swept.busy {
         table::note(format!("{id} stays: a process is at work on it"));
     }

@@ -35,9 +35,7 @@ impl TrustCommand {
         let config = settings::config_quietly(&settings::working_folder()?)?;
         let trust = settings::trust()?;
         if self.revoke {
-            let gone = trust.revoke(&config.root, &self.names)?;
-            table::line(format!("{gone} things of {} are not trusted any more", config.root.display()));
-            return Ok(());
+            return self.take_back(&trust, &config);
         }
         let before = trust.granted(&config.root)?;
         let asked = self.chosen(&config)?;
@@ -53,6 +51,30 @@ impl TrustCommand {
             table::confirm_change("Trust all of this, as it is now?", "nothing is trusted")?;
         }
         grant(&trust, &config, &asked)
+    }
+
+    fn take_back(&self, trust: &Trust, config: &Config) -> Result<()> {
+        let root = config.root.display();
+        let trusted = trust.granted(&config.root)?;
+        if let Some(unknown) = self.names.iter().find(|name| !trusted.contains_key(*name)) {
+            bail!("{unknown} is not trusted in {root}");
+        }
+        let chosen: Vec<&str> = match self.names.as_slice() {
+            [] => trusted.keys().map(String::as_str).collect(),
+            names => names.iter().map(String::as_str).collect(),
+        };
+        if chosen.is_empty() {
+            table::note(format!("nothing of {root} is trusted"));
+            return Ok(());
+        }
+        if !self.yes {
+            let question = format!("Take trust in {} of {root} back?", chosen.join(", "));
+            table::confirm_change(&question, "it is trusted as before")?;
+        }
+        let gone = trust.revoke(&config.root, &self.names)?;
+        let gone = table::counted(gone, &format!("thing of {root} is"), &format!("things of {root} are"));
+        table::line(format!("{gone} not trusted any more"));
+        Ok(())
     }
 
     /// What is held, as far as it was named.

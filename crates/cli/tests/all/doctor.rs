@@ -6,6 +6,28 @@ use serde_json::Value;
 use crate::shell::Home;
 
 #[test]
+fn problems_of_the_configuration_here_are_listed() {
+    // Only commands that start an engine told of them.
+    let home = Home::new();
+    let sound = home.run(&["doctor"]).success();
+    let root = home.work().canonicalize().unwrap();
+    assert!(sound.contains(&format!("configuration of {}: in order\n", root.display())), "{sound}");
+    let file = root.join("opencode.json");
+    std::fs::write(&file, "{\n  \"permissions\": {\"bash\": \"deny\"}, \"model\": \"x/y\"}").unwrap();
+    let doctor = home.run(&["doctor"]).success();
+    let told = format!(
+        "configuration: {}:2:3: `permissions` has no effect: there is no such setting: did you mean `permission`?; more is \
+         asked until it is mended\n",
+        file.display()
+    );
+    assert!(doctor.contains(&told), "{doctor}");
+    assert!(
+        doctor.contains("asks for more than you have trusted (model): `everturn trust` shows it\n"),
+        "{doctor}"
+    );
+}
+
+#[test]
 fn a_session_with_data_that_is_nested_too_deep_is_mended() {
     // Such data was stored as it came, and nothing could read the session again.
     let data = tempfile::tempdir().unwrap();

@@ -137,7 +137,7 @@ async fn everything_that_a_server_says_of_itself_is_json() {
         };
         within(text, wait).await;
     };
-    told("continuing 1 sessions that were at work").await;
+    told("continuing 1 session that was at work").await;
     told("\"name\":\"turn\"").await;
     let lines = objects(&server.stderr());
     let notes = lines.iter().filter(|line| line["target"] == "everturn::note");

@@ -31,8 +31,15 @@ fn what_a_project_brings_runs_only_when_it_is_allowed() {
     assert!(listed.contains("not allowed") && listed.contains("everturn mcp trust s"), "{listed}");
     assert!(!ran.exists(), "it ran");
 
-    let allowed = home.run(&["mcp", "trust"]).success();
-    assert!(allowed.starts_with("s may run in ") && allowed.contains("exec python3"), "{allowed}");
+    // It was allowed without a question, which `everturn trust` asks.
+    let unasked = home.run(&["mcp", "trust"]);
+    assert_eq!(unasked.status, Some(1), "{unasked:?}");
+    assert!(unasked.stdout.starts_with("s: ") && unasked.stdout.contains("exec python3"), "{unasked:?}");
+    assert!(unasked.stderr.contains("nobody can be asked here: add --yes"), "{unasked:?}");
+    home.run(&["mcp", "list"]).success();
+    assert!(!ran.exists(), "it ran");
+    let allowed = home.run(&["mcp", "trust", "--yes"]).success();
+    assert!(allowed.contains("s may run in ") && allowed.contains("exec python3"), "{allowed}");
     let listed = home.run(&["mcp", "list"]).success();
     assert!(listed.contains("connected") && listed.contains("s_echo"), "{listed}");
     assert!(ran.exists());
@@ -42,9 +49,11 @@ fn what_a_project_brings_runs_only_when_it_is_allowed() {
     write(home.work(), &json!({"s": server("names")}));
     let listed = home.run(&["mcp", "list"]).success();
     assert!(listed.contains("not allowed"), "{listed}");
-    home.run(&["mcp", "trust", "s"]).success();
-    let revoked = home.run(&["mcp", "untrust", "s"]).success();
-    assert!(revoked.starts_with("1 servers may not run in "), "{revoked}");
+    home.run(&["mcp", "trust", "s", "--yes"]).success();
+    let unasked = home.run(&["mcp", "untrust", "s"]).failure(1);
+    assert!(unasked.contains("nobody can be asked here: add --yes"), "{unasked}");
+    let revoked = home.run(&["mcp", "untrust", "s", "--yes"]).success();
+    assert!(revoked.starts_with("1 server may not run in "), "{revoked}");
     home.run(&["mcp", "list"]).success();
     assert!(!ran.exists(), "it ran");
     let unknown = home.run(&["mcp", "trust", "t"]).failure(1);

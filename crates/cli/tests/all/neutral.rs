@@ -148,6 +148,7 @@ fn names_in_configuration_steer_nothing() {
         &["mcp", "list"],
         &["mcp", "trust", "another"],
         &["mcp", "trust"],
+        &["mcp", "trust", "--yes"],
         &["mcp", "list"],
         &["trust", "--yes"],
         &["models"],

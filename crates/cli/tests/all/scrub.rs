@@ -47,7 +47,7 @@ fn a_secret_from_standard_input_is_removed_from_all_files() {
     let (home, data, id) = leaked();
     // The end of its line is not part of it.
     let scrubbed = scrub(&home).success();
-    assert_eq!(scrubbed, "2 events of 1 sessions and 0 large payloads were changed\n");
+    assert_eq!(scrubbed, "2 events of 1 session and 0 large payloads were changed\n");
     assert!(!holds_secret(data.path()));
     let shown = home.run(&["session", "show", &id]).success();
     assert!(shown.contains("the key is [scrubbed], use it"), "{shown}");
@@ -65,7 +65,7 @@ fn a_session_that_cannot_be_cleaned_is_an_error() {
     assert_eq!(left.status, Some(1), "{}", left.stderr);
     assert!(left.stderr.starts_with(&format!("{id} is unchanged: ")), "{}", left.stderr);
     assert!(
-        left.stderr.ends_with("everturn: the secret is still in 1 sessions: see above\n"),
+        left.stderr.ends_with("everturn: the secret is still in 1 session: see above\n"),
         "{}",
         left.stderr
     );
@@ -87,10 +87,10 @@ fn files_that_commands_wrote_and_that_hold_it_are_named() {
     let file = folder.join("key").display().to_string();
     let expected = format!(
         "{file} was written by a command and still holds it: delete it\n\
-         everturn: the secret is still in 1 files: see above\n"
+         everturn: the secret is still in 1 file: see above\n"
     );
     assert_eq!((left.status, left.stderr.as_str()), (Some(1), expected.as_str()));
-    assert_eq!(left.stdout, "2 events of 1 sessions and 0 large payloads were changed\n");
+    assert_eq!(left.stdout, "2 events of 1 session and 0 large payloads were changed\n");
     std::fs::remove_file(file).unwrap();
     scrub(&home).success();
 }
@@ -109,9 +109,10 @@ async fn a_session_that_is_at_work_may_write_the_secret_again() {
     model.held("x").await;
     let scrubbed = scrub(&home);
     assert_eq!(scrubbed.status, Some(1), "{}", scrubbed.stderr);
-    assert_eq!(scrubbed.stdout, "2 events of 1 sessions and 0 large payloads were changed\n");
+    assert_eq!(scrubbed.stdout, "2 events of 1 session and 0 large payloads were changed\n");
     let note = format!("{id} is at work, and what it is writing was not seen\n");
     assert!(scrubbed.stderr.contains(&note), "{}", scrubbed.stderr);
-    let complaint = "everturn: the secret may be written again by 1 sessions: run it again when they rest\n";
+    let complaint =
+        "everturn: the secret may be written again by 1 session at work: run it again after that\n";
     assert!(scrubbed.stderr.ends_with(complaint), "{}", scrubbed.stderr);
 }

@@ -60,7 +60,7 @@ fn an_mcp_server_leaves_no_daemon() {
         format!("tr '\\0' ' ' < /proc/$PPID/cmdline > supervisor; setsid -f env -i sleep {marker}; exit 3");
     let config = serde_json::json!({"mcp": {"s": {"type": "local", "command": ["sh", "-c", line]}}});
     std::fs::write(home.work().join("opencode.json"), config.to_string()).unwrap();
-    assert_eq!(home.run(&["mcp", "trust", "s"]).status, Some(0));
+    assert_eq!(home.run(&["mcp", "trust", "s", "--yes"]).status, Some(0));
     let listed = home.run(&["mcp", "list"]);
     assert!(
         listed.stdout.contains("the server ended (exit status: 3)"),

@@ -59,8 +59,18 @@ fn a_project_is_trusted_as_it_is_shown() {
     let report: Value = serde_json::from_str(&home.run(&["trust", "--json"]).success()).unwrap();
     assert_eq!(report["held"], json!([{"name": "model", "asks": "theirs/other", "before": "theirs/m"}]));
 
-    let revoked = home.run(&["trust", "--revoke"]).success();
-    assert!(revoked.starts_with("2 things of "), "{revoked}");
+    // Taking back is asked about as well: it was done at once.
+    let unasked = home.run(&["trust", "--revoke"]).failure(1);
+    assert!(unasked.contains("nobody can be asked here: add --yes"), "{unasked}");
+    let none = home.run(&["trust", "--revoke", "mcp.x", "--yes"]).failure(1);
+    assert!(none.contains("mcp.x is not trusted in "), "{none}");
+    let root = home.work().canonicalize().unwrap();
+    let told = format!("1 thing of {} is not trusted any more\n", root.display());
+    assert_eq!(home.run(&["trust", "--revoke", "model", "--yes"]).success(), told);
+    assert_eq!(home.run(&["trust", "--revoke", "--yes"]).success(), told);
+    let nothing = home.run(&["trust", "--revoke"]);
+    let told = format!("nothing of {} is trusted\n", root.display());
+    assert_eq!((nothing.status, nothing.stderr), (Some(0), told));
     let report: Value = serde_json::from_str(&home.run(&["trust", "--json"]).success()).unwrap();
     assert_eq!(report["held"].as_array().map(Vec::len), Some(2), "{report}");
 }

@@ -1,8 +1,10 @@
 //! What is configured of an agent: one that is built in, or one of the person's or the project's own.
 
+use everturn_model::Map;
 use everturn_model::permission::Rule;
 use serde_json::Value;
 
+use super::layer::put_at;
 use super::rules::{ConfiguredRules, rules, rules_of_tools};
 
 /// For whom an agent works.
@@ -65,6 +67,17 @@ impl AgentDefinition {
         self.prompt = text("prompt").or(self.prompt.take());
         self.model = text("model").or(self.model.take());
         self.temperature = value.get("temperature").and_then(Value::as_f64).or(self.temperature);
+    }
+}
+
+/// Makes agents of the modes in a configuration, as OpenCode called those for people before.
+pub(super) fn fold_modes(values: &mut Map) {
+    let Some(modes) = values.shift_remove("mode") else { return };
+    for (name, mode) in modes.as_object().cloned().into_iter().flatten() {
+        if let Value::Object(mut agent) = mode {
+            agent.insert("mode".to_owned(), AgentRole::Primary.as_str().into());
+            put_at(values, &["agent", &name], agent.into());
+        }
     }
 }
 

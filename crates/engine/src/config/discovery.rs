@@ -3,7 +3,7 @@
 //! Nothing here fails: a file that cannot be read, or a setting that cannot be used, is named as a problem and the rest
 //! counts. Because the file may have forbidden something, more is asked as long as it cannot be read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use everturn_model::Map;
@@ -11,13 +11,17 @@ use everturn_tools::places::{ConfigOrigin, NamedPath};
 use everturn_tools::websearch::SearchService;
 use serde_json::Value;
 
-use super::layer::{self, ConfigLayer, FileStamps, merge};
+use super::agent_definition::fold_modes;
+use super::caution::{Cautions, caution, caution_about};
+use super::known_keys::BUILTIN_AGENTS;
+use super::layer::{self, ConfigLayer, FileStamps, merge, put_at};
 use super::problem::ConfigProblem;
-use super::project::{self, ProjectRequest, path_of, put_at};
-use super::rules::{caution, fold_tools, rules};
+use super::project::{self, ProjectRequest, path_of};
+use super::rules::{fold_tools, rules};
 use super::sandbox_choice::{SandboxChoice, SandboxWish};
 use super::sources::{ConfigSources, project_folders};
 use super::trust::Trust;
+use super::unheeded::{self, UnheededContext};
 use super::{
     AgentDefinition, Config, agent_definition, check_providers, markdown, misspelling, named_paths,
     placeholders,
@@ -70,35 +74,54 @@ pub(crate) fn find(directory: &Path, sources: &ConfigSources, trust: &Trust, dat
             placeholders::anchor(value, &layer.folder, &sources.home);
         });
     }
-    let cautious = reading.find_misspellings(&[&first, &brought, &last]);
+    let cautions = reading.find_unheeded(&[&first, &brought, &last]);
     for layer in first.iter_mut().chain(&mut brought).chain(&mut last) {
+        fold_modes(&mut layer.values);
         fold_tools(&mut layer.values);
     }
     let project = merged(&brought);
     let request = project::take_apart(project);
-    let name = brought.last().map_or_else(String::new, |layer| layer.name.clone());
-    let refused = request.refused.iter().map(|what| ConfigProblem::in_file(&name, what));
-    reading.problems.extend(refused);
+    for refusal in &request.refused {
+        let layer = brought.iter().rev().find(|layer| layer.says(&refusal.path)).or(brought.last());
+        reading.problems.extend(layer.map(|layer| layer.problem(&refusal.path, refusal.what.clone())));
+    }
     reading.stamps.note(trust.file());
     let trusted = trust.of(root);
     let (granted, held): (BTreeMap<_, _>, BTreeMap<_, _>) =
         request.held.clone().into_iter().partition(|(item, value)| trusted.covers(item, value));
     let brought_servers =
         granted.keys().filter_map(|item| item.strip_prefix("mcp.").map(str::to_owned)).collect();
-    let layers = ConfigLayers { first, request, granted: granted_values(granted), last };
+    let layers = ConfigLayers { first, request, brought, granted: granted_values(granted), last };
     let mut config = reading.settle(&layers);
     config.held = held;
     config.mcp = config.mcp.with_held(&config.held, root).brought(brought_servers);
     root.clone_into(&mut config.root);
     data.clone_into(&mut config.data);
-    if cautious.contains(&None) || reading.problems.iter().any(|problem| problem.unread) {
+    if reading.problems.iter().any(|problem| problem.unread) {
         config.rules.bounds.push(caution());
     }
-    for name in cautious.iter().flatten() {
-        config.agents.entry(name.clone()).and_modify(|agent| agent.rules.bounds.push(caution()));
-    }
+    be_careful(&mut config, cautions);
     config.problems = reading.problems;
     FoundConfig { config, folders: folders.into_iter().map(Path::to_owned).collect(), stamps: reading.stamps }
+}
+
+/// Asks for what may have been forbidden.
+fn be_careful(config: &mut Config, cautions: Cautions) {
+    for (agent, names) in cautions.0 {
+        let bound = caution_about(&names);
+        let rules = match agent {
+            // One that is built in need not be configured.
+            Some(name) if BUILTIN_AGENTS.contains(&name.as_str()) => {
+                &mut config.agents.entry(name).or_default().rules
+            }
+            Some(name) => match config.agents.get_mut(&name) {
+                Some(agent) => &mut agent.rules,
+                None => continue,
+            },
+            None => &mut config.rules,
+        };
+        rules.bounds.push(bound);
+    }
 }
 
 fn granted_values(items: BTreeMap<String, Value>) -> Map {
@@ -123,6 +146,8 @@ struct ConfigLayers {
     first: Vec<ConfigLayer>,
     /// The project's.
     request: ProjectRequest,
+    /// The files of it.
+    brought: Vec<ConfigLayer>,
     /// What of it the person trusts.
     granted: Map,
     /// The person's, which count more.
@@ -144,22 +169,15 @@ impl ConfigLayers {
         all
     }
 
-    /// The file that says something last.
-    fn file_of(&self, path: &[&str]) -> String {
-        let says = |values: &Map| {
-            let mut keys = path.iter();
-            let first = keys.next().and_then(|key| values.get(*key));
-            keys.fold(first, |value, key| value?.get(key)).is_some()
-        };
-        let file = |layers: &[ConfigLayer]| {
-            layers.iter().rev().find(|layer| says(&layer.values)).map(|layer| layer.name.clone())
-        };
-        let by_project = says(&self.granted) || says(&self.request.allowed);
-        let project = by_project.then(|| "the project's configuration".to_owned());
-        file(&self.last)
-            .or(project)
-            .or_else(|| file(&self.first))
-            .unwrap_or_else(|| "the environment".to_owned())
+    /// What is wrong with a setting, in the file that says something of it last.
+    fn problem(&self, path: &[String], what: String) -> ConfigProblem {
+        let by_project = layer::says(&self.granted, path) || layer::says(&self.request.allowed, path);
+        let project = self.brought.iter().filter(|_| by_project);
+        let says = self.first.iter().chain(project).chain(&self.last).rev().find(|layer| layer.says(path));
+        match says {
+            Some(layer) => layer.problem(path, what),
+            None => ConfigProblem::in_file("the environment", what),
+        }
     }
 }
 
@@ -188,23 +206,24 @@ impl ConfigReading<'_> {
         folders.iter().flat_map(|folder| markdown::read(folder, within, stamps, problems)).collect()
     }
 
-    /// Names what has no effect because it is misspelt. What comes back are the agents for which that may have forbidden
-    /// something; nothing stands for all of them.
-    fn find_misspellings(&mut self, layers: &[&[ConfigLayer]]) -> BTreeSet<Option<String>> {
+    /// Names what has no effect. What comes back is what it may have forbidden.
+    fn find_unheeded(&mut self, layers: &[&[ConfigLayer]]) -> Cautions {
         let layers = || layers.iter().copied().flatten();
         let servers = layers().filter_map(|layer| layer.values.get("mcp")?.as_object()).flat_map(Map::keys);
-        let prefixes = misspelling::prefixes(servers);
-        let mut cautious = BTreeSet::new();
+        let context = UnheededContext {
+            prefixes: misspelling::prefixes(servers),
+            agents: layers().flat_map(|layer| unheeded::own_agents(&layer.values)).collect(),
+            home: &self.sources.home,
+        };
+        let mut cautions = Cautions::default();
         for layer in layers() {
-            for found in misspelling::find(&layer.values, &prefixes) {
-                let place = layer.text.place_of(&found.path);
-                self.problems.push(ConfigProblem::at(&layer.name, place, found.what));
-                if found.restricts {
-                    cautious.insert(found.agent);
-                }
+            let report = unheeded::find(&layer.values, &context);
+            for note in report.notes {
+                self.problems.push(layer.problem(&note.path, note.what));
             }
+            report.cautions.0.into_iter().for_each(|(agent, names)| cautions.add(agent, names));
         }
-        cautious
+        cautions
     }
 
     /// The typed settings.
@@ -216,7 +235,7 @@ impl ConfigReading<'_> {
         let websearch =
             SearchService::from_config(&Value::Object(raw.clone()), |name| (self.sources.variables)(name));
         let websearch = websearch.unwrap_or_else(|error| {
-            self.problems.push(ConfigProblem::in_file(&layers.file_of(&["websearch"]), error.to_string()));
+            self.problems.push(layers.problem(&["websearch".to_owned()], error.to_string()));
             None
         });
         let mut config = Config::read(raw);
@@ -231,15 +250,13 @@ impl ConfigReading<'_> {
     }
 
     /// How far programs are confined: what the person says, and what a project may.
-    fn sandbox(&mut self, layers: &ConfigLayers) -> SandboxChoice {
+    fn sandbox(&self, layers: &ConfigLayers) -> SandboxChoice {
         let mut person = merged(&layers.first);
         merge(&mut person, merged(&layers.last));
         let project = layers.granted.get("sandbox").or_else(|| layers.request.allowed.get("sandbox"));
-        let (person, mut wrong) = SandboxWish::read(person.get("sandbox"), &self.sources.home);
-        let (project, of_project) = SandboxWish::read(project, &self.sources.home);
-        wrong.extend(of_project);
-        let file = layers.file_of(&["sandbox"]);
-        self.problems.extend(wrong.into_iter().map(|what| ConfigProblem::in_file(&file, what)));
+        // What is wrong with it was told of the files.
+        let (person, _) = SandboxWish::read(person.get("sandbox"), &self.sources.home);
+        let (project, _) = SandboxWish::read(project, &self.sources.home);
         SandboxWish::settle(person, project)
     }
 
@@ -301,7 +318,7 @@ impl ConfigReading<'_> {
     fn drop_setting(&mut self, raw: &mut Map, path: &[String], layers: &ConfigLayers, why: &str) {
         let words: Vec<&str> = path.iter().map(String::as_str).collect();
         let what = format!("`{}` is left out: {why}", words.join("."));
-        self.problems.push(ConfigProblem::in_file(&layers.file_of(&words), what));
+        self.problems.push(layers.problem(path, what));
         match words.as_slice() {
             [key, name] => {
                 drop(raw.get_mut(*key).and_then(Value::as_object_mut).map(|map| map.shift_remove(*name)));

@@ -23,6 +23,25 @@ pub(super) struct ConfigLayer {
     pub(super) text: ConfigText,
 }
 
+impl ConfigLayer {
+    /// Whether it says something of a setting.
+    pub(super) fn says(&self, path: &[String]) -> bool {
+        says(&self.values, path)
+    }
+
+    /// What is wrong with one of its settings.
+    pub(super) fn problem(&self, path: &[String], what: String) -> ConfigProblem {
+        ConfigProblem::at(&self.name, self.text.place_of(path), what)
+    }
+}
+
+/// Whether there is something at a path of keys.
+pub(super) fn says(values: &Map, path: &[String]) -> bool {
+    let mut keys = path.iter();
+    let first = keys.next().and_then(|key| values.get(key));
+    keys.fold(first, |value, key| value?.get(key)).is_some()
+}
+
 /// What files looked like when they were read, the absent ones included: as long as they look the same, nobody has to
 /// read them again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -125,6 +144,23 @@ pub(super) fn merge(into: &mut Map, from: Map) {
             (Some(Value::Object(old)), Value::Object(new)) => merge(old, new),
             (_, value) => drop(into.insert(key, value)),
         }
+    }
+}
+
+/// Puts a value at a path of names, beside what is there.
+pub(super) fn put_at(map: &mut Map, name: &[&str], value: Value) {
+    let Some((first, rest)) = name.split_first() else { return };
+    if rest.is_empty() {
+        let mut one = Map::new();
+        one.insert((*first).to_owned(), value);
+        return merge(map, one);
+    }
+    let inner = map.entry(*first).or_insert_with(|| Map::new().into());
+    if !inner.is_object() {
+        *inner = Map::new().into();
+    }
+    if let Value::Object(inner) = inner {
+        put_at(inner, rest, value);
     }
 }
 

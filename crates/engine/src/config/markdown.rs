@@ -13,11 +13,13 @@ use super::layer::{ConfigLayer, FileStamps, check_depth};
 use super::problem::ConfigProblem;
 
 /// The folders that hold such files, what each is called in a configuration, and the setting that the text is.
-const FOLDERS: [(&str, &str, &str); 4] = [
+const FOLDERS: [(&str, &str, &str); 6] = [
     ("agent", "agent", "prompt"),
     ("agents", "agent", "prompt"),
     ("command", "command", "template"),
     ("commands", "command", "template"),
+    ("mode", "mode", "prompt"),
+    ("modes", "mode", "prompt"),
 ];
 
 /// The most files that are read from one folder, and how deep they may lie.
@@ -84,7 +86,8 @@ fn read_file(
         ConfigProblem::unread(&name, None, why)
     };
     let Some(text) = places::text(file, within).map_err(unread)? else { return Ok(None) };
-    let (mut fields, rest) = front_matter::fields(&text).map_err(unread)?;
+    let (mut fields, rest) =
+        front_matter::fields(&text).map_err(|fault| ConfigProblem::unread(&name, fault.place, fault.what))?;
     check_depth(&fields).map_err(unread)?;
     fields.insert(body.to_owned(), rest.into());
     let called = file.strip_prefix(root).unwrap_or(file).with_extension("").display().to_string();
@@ -127,7 +130,7 @@ mod tests {
         assert_eq!(found, expected);
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         assert!(
-            problems.len() == 1 && problems[0].contains("odd.md: its front matter is no YAML: line 2"),
+            problems.len() == 1 && problems[0].contains("odd.md:2:4: its front matter is no YAML: "),
             "{problems:?}"
         );
         // A file that comes later is noticed.

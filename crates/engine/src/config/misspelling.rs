@@ -1,19 +1,17 @@
-//! Rules that have no effect because a word in them is misspelt: a denial that is none.
+//! Words in rules that mean nothing here, and what they were meant to be.
 //!
 //! Every word can be the name of a tool: MCP servers, plugins and other releases of OpenCode have their own. So a name counts
-//! as misspelt only if it comes close to one that is known, or is that of a tool that asks under another name. What an
-//! action is called is known for certain.
+//! as misspelt only if it comes close to one that is known, is that of a tool that asks under another name, or is what other
+//! programs call one; or if no tool can have it, as `Bash(git *)`. What an action is called is known for certain.
 
 use std::collections::BTreeSet;
 
-use everturn_model::Map;
 use everturn_tools::bash::{NETWORK, OUTSIDE};
 use everturn_tools::scope::PROTECTED;
 use everturn_tools::webfetch::LOCAL_NETWORK;
-use serde_json::Value;
 
 /// What rules are about, here and in OpenCode.
-const NAMES: [&str; 24] = [
+pub(super) const NAMES: [&str; 24] = [
     "bash",
     "codesearch",
     "doom_loop",
@@ -41,145 +39,119 @@ const NAMES: [&str; 24] = [
 ];
 
 /// Tools that change files ask for `edit`.
-const EDITING_TOOLS: [&str; 4] = ["apply_patch", "multiedit", "patch", "write"];
+pub(super) const EDITING_TOOLS: [&str; 4] = ["apply_patch", "multiedit", "patch", "write"];
 
 const ACTIONS: [&str; 3] = ["allow", "ask", "deny"];
 
-/// The most that are named of one file, and how much of each word is shown.
-const MOST: usize = 10;
+/// What other programs for agents call it.
+const SYNONYMS: [(&str, &str); 16] = [
+    ("command", "bash"),
+    ("commands", "bash"),
+    ("exec", "bash"),
+    ("execute", "bash"),
+    ("fetch", "webfetch"),
+    ("ls", "list"),
+    ("notebookedit", "edit"),
+    ("powershell", "bash"),
+    ("read_file", "read"),
+    ("run", "bash"),
+    ("run_command", "bash"),
+    ("run_shell_command", "bash"),
+    ("shell", "bash"),
+    ("str_replace", "edit"),
+    ("terminal", "bash"),
+    ("write_file", "edit"),
+];
+
+/// How much of each word is shown.
 const SHOWN: usize = 64;
 
 /// Names of up to so many letters are other words soon.
 const SHORT: usize = 5;
 
-/// A rule that has no effect.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Misspelling {
-    /// The keys that lead to it.
-    pub(super) path: Vec<String>,
-    /// The agent that the rule is for, if it is for one only.
-    pub(super) agent: Option<String>,
-    /// What is wrong.
+/// A name that means nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct WrongName {
+    /// What is wrong with it.
     pub(super) what: String,
-    /// Whether it would forbid something, or may.
-    pub(super) restricts: bool,
+    /// The permission that was meant.
+    pub(super) meant: Option<&'static str>,
 }
 
 /// What the names of the tools of MCP servers begin with, before an underscore.
 pub(super) fn prefixes<'n>(servers: impl Iterator<Item = &'n String>) -> BTreeSet<String> {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || ['_', '-'].contains(&letter);
-    servers.map(|name| name.replace(|letter| !is_plain(letter), "_")).collect()
+    servers.map(|name| name.replace(|letter| !is_of_names(letter), "_")).collect()
 }
 
-/// Finds what is misspelt in a file. Tools whose names begin with one of `prefixes` are MCP servers'.
-pub(super) fn find(values: &Map, prefixes: &BTreeSet<String>) -> Vec<Misspelling> {
-    let mut search = MisspellingSearch { prefixes, agent: None, found: Vec::new() };
-    if let Some(value) = values.get("permission") {
-        search.look_at_permissions(&["permission"], value);
+/// What is wrong with the name of a permission. Tools whose names begin with one of `prefixes` are MCP servers'.
+pub(super) fn wrong_name(name: &str, prefixes: &BTreeSet<String>) -> Option<WrongName> {
+    let is_prefix = |(at, _)| name.get(..at).is_some_and(|server| prefixes.contains(server));
+    if NAMES.contains(&name) || name.match_indices('_').any(is_prefix) {
+        return None;
     }
-    search.look_at_tools(&["tools"], values.get("tools"));
-    for (name, agent) in values.get("agent").and_then(Value::as_object).into_iter().flatten() {
-        search.agent = Some(name.clone());
-        if let Some(value) = agent.get("permission") {
-            search.look_at_permissions(&["agent", name, "permission"], value);
-        }
-        search.look_at_tools(&["agent", name, "tools"], agent.get("tools"));
+    let is_name = !name.is_empty() && name.chars().all(|letter| is_of_names(letter) || is_wildcard(letter));
+    let is_pattern = name.contains(is_wildcard);
+    if let Some(meant) = (!is_pattern).then(|| permission_meant(name)).flatten() {
+        let what = format!("no permission is called `{}`: did you mean `{meant}`?", shown(name));
+        return Some(WrongName { what, meant: Some(meant) });
     }
-    search.found.truncate(MOST);
-    search.found
+    if is_name {
+        return None;
+    }
+    // `Bash(git *)`, and the pattern of a command where its permission belongs.
+    let (head, pattern) = match name.split_once('(') {
+        Some((head, rest)) => (permission_meant(head), rest.strip_suffix(')').unwrap_or(rest)),
+        None => (Some("bash"), name),
+    };
+    let what = format!("no permission is called `{}`", shown(name));
+    let what = match head {
+        Some(head) => format!("{what}: did you mean `{}` below `{head}`?", shown(pattern)),
+        None => what,
+    };
+    Some(WrongName { what, meant: head })
 }
 
-struct MisspellingSearch<'s> {
-    prefixes: &'s BTreeSet<String>,
-    agent: Option<String>,
-    found: Vec<Misspelling>,
+/// What is wrong with the word for an action.
+pub(super) fn wrong_action(word: &str) -> Option<String> {
+    if ACTIONS.contains(&word) {
+        return None;
+    }
+    let near = ACTIONS.into_iter().find(|action| strsim::osa_distance(&plain(word), action) <= 2);
+    let hint = near
+        .filter(|_| !word.is_empty())
+        .map_or_else(String::new, |near| format!(": did you mean `{near}`?"));
+    Some(format!("is none of `allow`, `ask` and `deny`{hint}"))
 }
 
-impl MisspellingSearch<'_> {
-    fn look_at_tools(&mut self, path: &[&str], value: Option<&Value>) {
-        for (tool, on) in value.and_then(Value::as_object).into_iter().flatten() {
-            if !EDITING_TOOLS.contains(&tool.as_str()) {
-                let path = [path, &[tool.as_str()]].concat();
-                self.look_at_name(&path, tool, on.as_bool() != Some(true));
-            }
-        }
+/// The permission that a word means, known or misspelt.
+pub(super) fn permission_meant(word: &str) -> Option<&'static str> {
+    let word = plain(word);
+    if EDITING_TOOLS.contains(&word.as_str()) {
+        return Some("edit");
     }
-
-    fn look_at_permissions(&mut self, path: &[&str], value: &Value) {
-        let Some(permissions) = value.as_object() else { return self.look_at_action(path, value) };
-        for (name, value) in permissions {
-            let path = [path, &[name.as_str()]].concat();
-            let is_allowed = |value: &Value| value == "allow";
-            match value {
-                Value::Object(patterns) => {
-                    self.look_at_name(&path, name, !patterns.values().all(is_allowed));
-                    for (pattern, value) in patterns {
-                        self.look_at_action(&[path.as_slice(), &[pattern.as_str()]].concat(), value);
-                    }
-                }
-                value => {
-                    self.look_at_name(&path, name, !is_allowed(value));
-                    self.look_at_action(&path, value);
-                }
-            }
-        }
-    }
-
-    fn look_at_name(&mut self, path: &[&str], name: &str, restricts: bool) {
-        if let Some(meant) = self.meant(name) {
-            let what = format!("no permission is called `{}`: did you mean `{meant}`?", shown(name));
-            self.note(path, &what, restricts);
-        }
-    }
-
-    fn look_at_action(&mut self, path: &[&str], value: &Value) {
-        let word = value.as_str().unwrap_or_default();
-        if ACTIONS.contains(&word) {
-            return;
-        }
-        let given = if word.is_empty() { value.to_string() } else { word.to_owned() };
-        let plain = word.trim().to_lowercase();
-        let near = ACTIONS.into_iter().find(|action| strsim::osa_distance(&plain, action) <= 2);
-        let hint = near
-            .filter(|_| !word.is_empty())
-            .map_or_else(String::new, |near| format!(": did you mean `{near}`?"));
-        let what = format!("`{}` is none of `allow`, `ask` and `deny`{hint}", shown(&given));
-        self.note(path, &what, true);
-    }
-
-    fn note(&mut self, path: &[&str], what: &str, restricts: bool) {
-        if self.found.len() >= MOST {
-            return;
-        }
-        let keys: Vec<String> = path.iter().map(|key| shown(key)).collect();
-        let end = if restricts { "; more is asked until it is mended" } else { "" };
-        self.found.push(Misspelling {
-            path: path.iter().map(|key| (*key).to_owned()).collect(),
-            agent: self.agent.clone(),
-            what: format!("`{}` has no effect: {what}{end}", keys.join(".")),
-            restricts,
-        });
-    }
-
-    /// The name that was meant, where this one has no meaning.
-    fn meant(&self, name: &str) -> Option<&'static str> {
-        let is_prefix = |(at, _)| name.get(..at).is_some_and(|server| self.prefixes.contains(server));
-        let is_pattern = name.contains(['*', '?']);
-        if is_pattern || NAMES.contains(&name) || name.match_indices('_').any(is_prefix) {
-            return None;
-        }
-        if EDITING_TOOLS.contains(&name) {
-            return Some("edit");
-        }
-        let plain = name.trim().to_lowercase().replace(['-', ' '], "_");
-        (name.len() <= SHOWN).then(|| NAMES.into_iter().find(|known| is_close(&plain, known)))?
-    }
+    let synonym = SYNONYMS.into_iter().find(|(synonym, _)| *synonym == word).map(|(_, meant)| meant);
+    let close = || {
+        let close = NAMES.into_iter().filter(|known| is_close(&word, known));
+        close.min_by_key(|known| strsim::osa_distance(&word, known))
+    };
+    synonym.or_else(close)
 }
 
-fn is_close(name: &str, known: &str) -> bool {
-    let distance = strsim::osa_distance(name, known);
+/// A word without the differences that nobody means.
+pub(super) fn plain(word: &str) -> String {
+    word.trim().to_lowercase().replace(['-', ' '], "_")
+}
+
+/// Whether a word was probably meant to be one that is known.
+pub(super) fn is_close(word: &str, known: &str) -> bool {
+    let is_beginning = word.len() > SHORT && known.starts_with(word);
+    // Most words are told apart by their length, which takes no time.
+    if is_beginning || word.len().abs_diff(known.len()) > 2 {
+        return is_beginning;
+    }
+    let distance = strsim::osa_distance(word, known);
     if known.len() > SHORT {
-        return distance <= 2 || name.len() > SHORT && known.starts_with(name);
+        return distance <= 2;
     }
     // One letter instead of another makes another word: `lint` is no misspelt `list`.
     let letters = |word: &str| {
@@ -187,42 +159,54 @@ fn is_close(name: &str, known: &str) -> bool {
         letters.sort_unstable();
         letters
     };
-    distance == 0 || distance == 1 && (name.len() != known.len() || letters(name) == letters(known))
+    distance == 0 || distance == 1 && (word.len() != known.len() || letters(word) == letters(known))
 }
 
-fn shown(word: &str) -> String {
+/// A word as a person is shown it.
+pub(super) fn shown(word: &str) -> String {
     word.chars().take(SHOWN).collect()
+}
+
+fn is_of_names(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || ['_', '-'].contains(&letter)
+}
+
+fn is_wildcard(letter: char) -> bool {
+    ['*', '?'].contains(&letter)
 }
 
 #[cfg(test)]
 mod tests {
     use everturn_tools::{Registry, ToolSettings};
-    use serde_json::json;
 
     use super::*;
 
-    fn found(value: &Value) -> Vec<(String, bool)> {
+    fn wrong(name: &str) -> Option<(String, Option<&'static str>)> {
         let servers = ["bas".to_owned(), "my todo".to_owned()];
-        let found = find(value.as_object().unwrap(), &prefixes(servers.iter()));
-        found.into_iter().map(|found| (found.what, found.restricts)).collect()
+        wrong_name(name, &prefixes(servers.iter())).map(|wrong| (wrong.what, wrong.meant))
     }
 
     #[test]
-    fn an_ordinary_configuration_has_none() {
-        let names = NAMES.into_iter().map(|name| (name.to_owned(), json!("ask")));
-        let everything: Map = names.collect();
-        for permission in [
-            json!("ask"),
-            Value::Object(everything),
-            json!({"*": "ask", "bash": {"*": "ask", "git *": "allow", "rm *": "deny"}, "edit": "deny"}),
-            // Servers that are configured here, or elsewhere, tools of plugins, and patterns.
-            json!({"bas_h": "deny", "my_todo_write": "deny", "github_create_issue": "ask", "mymcp_*": "deny", "b?sh": "ask"}),
-            json!({"deploy": "ask", "lint": "deny", "test": "deny", "exit": "deny", "dash": "ask", "base": "deny"}),
+    fn every_word_may_be_the_name_of_a_tool() {
+        for name in NAMES {
+            assert_eq!(wrong(name), None);
+        }
+        // Servers that are configured here, or elsewhere, tools of plugins, and patterns.
+        for name in [
+            "bas_h",
+            "my_todo_write",
+            "github_create_issue",
+            "mymcp_*",
+            "b?sh",
+            "*",
+            "deploy",
+            "lint",
+            "test",
         ] {
-            let tools =
-                json!({"write": false, "patch": false, "bash": true, "mymcp*": false, "deploy": false});
-            let agent = json!({"review": {"permission": permission, "tools": tools, "mode": "subagent"}});
-            assert_eq!(found(&json!({"permission": permission, "agent": agent})), [], "{permission}");
+            assert_eq!(wrong(name), None);
+        }
+        for name in ["exit", "dash", "base", "mcp__github__push", "Deploy-2"] {
+            assert_eq!(wrong(name), None);
         }
     }
 
@@ -246,63 +230,47 @@ mod tests {
             ("edti", "edit"),
             ("edits", "edit"),
             ("write", "edit"),
+            ("Write", "edit"),
+            ("MultiEdit", "edit"),
+            ("NotebookEdit", "edit"),
             ("apply_patch", "edit"),
             ("webftech", "webfetch"),
+            ("WebFetch", "webfetch"),
             ("web-fetch", "webfetch"),
             ("external-directory", "external_directory"),
             ("external_dir", "external_directory"),
             ("outside_sanbox", "outside_sandbox"),
             ("skills", "skill"),
+            ("shell", "bash"),
+            ("Execute", "bash"),
+            ("run", "bash"),
         ] {
-            let what = |end: &str| {
-                format!(
-                    "`permission.{name}` has no effect: no permission is called `{name}`: did you mean `{meant}`?{end}"
-                )
-            };
-            let asked = "; more is asked until it is mended";
-            let check = |rule: Value, expected: (String, bool)| {
-                assert_eq!(found(&json!({"permission": {name: rule}})), [expected]);
-            };
-            check(json!("deny"), (what(asked), true));
-            check(json!("ask"), (what(asked), true));
-            check(json!({"*": "allow", "x": "ask"}), (what(asked), true));
-            check(json!("allow"), (what(""), false));
-            check(json!({"x": "allow"}), (what(""), false));
+            let what = format!("no permission is called `{name}`: did you mean `{meant}`?");
+            assert_eq!(wrong(name), Some((what, Some(meant))));
         }
-        let of_agent =
-            json!({"agent": {"review": {"permission": {"bahs": "deny"}, "tools": {"edti": false}}}});
-        let found = find(of_agent.as_object().unwrap(), &BTreeSet::new());
-        let paths: Vec<String> = found.iter().map(|found| found.path.join(".")).collect();
-        assert_eq!(paths, ["agent.review.permission.bahs", "agent.review.tools.edti"]);
-        assert!(found.iter().all(|found| found.agent.as_deref() == Some("review") && found.restricts));
+    }
+
+    #[test]
+    fn what_no_tool_can_be_called_is_found() {
+        for (name, end, meant) in [
+            ("Bash(git *)", ": did you mean `git *` below `bash`?", Some("bash")),
+            ("Read(./secrets/**)", ": did you mean `./secrets/**` below `read`?", Some("read")),
+            ("Odd(x)", "", None),
+            ("rm -rf *", ": did you mean `rm -rf *` below `bash`?", Some("bash")),
+        ] {
+            assert_eq!(wrong(name), Some((format!("no permission is called `{name}`{end}"), meant)));
+        }
     }
 
     #[test]
     fn a_misspelt_action_is_found() {
-        let check = |permission: Value, expected: &str| {
-            let end = "; more is asked until it is mended";
-            assert_eq!(found(&json!({"permission": permission})), [(format!("{expected}{end}"), true)]);
-        };
         let none = "is none of `allow`, `ask` and `deny`";
-        check(
-            json!({"bash": "denny"}),
-            &format!("`permission.bash` has no effect: `denny` {none}: did you mean `deny`?"),
-        );
-        check(
-            json!({"bash": {"rm *": "Deny"}}),
-            &format!("`permission.bash.rm *` has no effect: `Deny` {none}: did you mean `deny`?"),
-        );
-        check(json!("never"), &format!("`permission` has no effect: `never` {none}"));
-        check(json!({"bash": false}), &format!("`permission.bash` has no effect: `false` {none}"));
-        check(json!(["deny"]), &format!("`permission` has no effect: `[\"deny\"]` {none}"));
-        check(json!({"bash": ""}), &format!("`permission.bash` has no effect: `\"\"` {none}"));
-    }
-
-    #[test]
-    fn no_endless_list_comes_of_it() {
-        let rules: Map = (0..5000).map(|at| (format!("tool{at}"), json!("x".repeat(1000)))).collect();
-        let found = found(&json!({"permission": rules}));
-        assert_eq!(found.len(), MOST);
-        assert!(found.iter().all(|(what, _)| what.len() < 300));
+        for word in ["denny", "Deny"] {
+            assert_eq!(wrong_action(word), Some(format!("{none}: did you mean `deny`?")));
+        }
+        for word in ["never", ""] {
+            assert_eq!(wrong_action(word), Some(none.to_owned()));
+        }
+        assert_eq!(["allow", "ask", "deny"].map(wrong_action), [None, None, None]);
     }
 }

@@ -13,9 +13,11 @@ use everturn_model::permission::Rule;
 use serde_json::Value;
 
 use super::agent_definition::rules_in;
+use super::caution::caution;
+use super::layer::put_at;
 use super::placeholders;
-use super::rules::{caution, loosens, rules};
-use super::sandbox_choice;
+use super::rules::{loosens, rules};
+use super::sandbox_choice::{self, SandboxStrength};
 
 /// Settings that only concern how clients look.
 const LOOKS: [&str; 6] = ["$schema", "keybinds", "layout", "theme", "tui", "username"];
@@ -63,8 +65,17 @@ pub(super) struct ProjectRequest {
     pub(super) agent_restrictions: BTreeMap<String, Vec<Rule>>,
     /// What waits for the person, by name.
     pub(super) held: BTreeMap<String, Value>,
-    /// What never comes from a project, in words.
-    pub(super) refused: Vec<String>,
+    /// What never comes from a project.
+    pub(super) refused: Vec<ProjectRefusal>,
+}
+
+/// Something that never comes from a project.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ProjectRefusal {
+    /// The keys that lead to it; none if it is about all of them.
+    pub(super) path: Vec<String>,
+    /// Why, in words.
+    pub(super) what: String,
 }
 
 /// Takes the merged configuration of a project apart. What has no meaning here is left out.
@@ -74,7 +85,7 @@ pub(super) fn take_apart(values: Map) -> ProjectRequest {
         match (key.as_str(), value) {
             ("trash", _) => {
                 // Whoever opens a repository must not lose sessions of other projects by it.
-                request.refused.push("a project does not decide how long the trash is kept".to_owned());
+                request.refuse(&[&key], "a project does not decide how long the trash is kept".to_owned());
             }
             ("permission", value) => {
                 request.restrictions = rules(&value);
@@ -117,6 +128,10 @@ pub(super) fn take_apart(values: Map) -> ProjectRequest {
                     }
                 }
             }
+            // No name of a mode is nothing that could be trusted: it confines as far as possible until it is one.
+            ("sandbox", value) if sandbox_choice::is_unclear(&value) => {
+                request.put(&["sandbox"], SandboxStrength::ReadOnly.name().into(), true);
+            }
             ("sandbox", value) => {
                 let restricts = sandbox_choice::restricts(&value);
                 request.put(&["sandbox"], value, restricts);
@@ -126,7 +141,8 @@ pub(super) fn take_apart(values: Map) -> ProjectRequest {
                 request.put(&[looks], value, harmless);
             }
             ("model" | "small_model", Value::String(name)) if name.starts_with(SCRIPTS) => {
-                request.refused.push(format!("a project does not choose the script `{name}` as `{key}`"));
+                let what = format!("a project does not choose the script `{name}` as `{key}`");
+                request.refuse(&[&key], what);
             }
             (held, value) if HELD.contains(&held) => drop(request.held.insert(key, value)),
             _ => {}
@@ -135,9 +151,8 @@ pub(super) fn take_apart(values: Map) -> ProjectRequest {
     request.bound_rules();
     if let Some(first) = request.held.keys().nth(HELD_MAX).cloned() {
         drop(request.held.split_off(&first));
-        request
-            .refused
-            .push(format!("a project asks for {HELD_MAX} things at most, and the rest is left out"));
+        let what = format!("a project asks for {HELD_MAX} things at most, and the rest is left out");
+        request.refuse(&[], what);
     }
     request
 }
@@ -157,10 +172,15 @@ impl ProjectRequest {
         if all().count() > RULES_MAX || bytes > RULE_BYTES_MAX {
             self.restrictions = caution().to_vec();
             self.agent_restrictions.clear();
-            self.refused.push(format!(
+            let what = format!(
                 "a project has {RULES_MAX} permission rules of {RULE_BYTES_MAX} bytes at most; more is asked instead"
-            ));
+            );
+            self.refuse(&["permission"], what);
         }
+    }
+
+    fn refuse(&mut self, path: &[&str], what: String) {
+        self.refused.push(ProjectRefusal { path: path.iter().map(|key| (*key).to_owned()).collect(), what });
     }
 
     /// Takes a value in under its name: it counts, or waits.
@@ -184,7 +204,8 @@ impl ProjectRequest {
                 // An agent that the person has switched off stays off.
                 "disable" if value != true => drop(rest.insert(key, value)),
                 "model" if value.as_str().is_some_and(|model| model.starts_with(SCRIPTS)) => {
-                    self.refused.push(format!("a project does not choose a script as the model of `{name}`"));
+                    let what = format!("a project does not choose a script as the model of `{name}`");
+                    self.refuse(&["agent", &name, "model"], what);
                 }
                 key if WORDS_OF_AGENTS.contains(&key) && !placeholders::are_in(&value) => {
                     words.insert(key.to_owned(), value);
@@ -213,23 +234,6 @@ impl ProjectRequest {
     }
 }
 
-/// Puts a value at a path of names, beside what is there.
-pub(super) fn put_at(map: &mut Map, name: &[&str], value: Value) {
-    let Some((first, rest)) = name.split_first() else { return };
-    if rest.is_empty() {
-        let mut one = Map::new();
-        one.insert((*first).to_owned(), value);
-        return super::layer::merge(map, one);
-    }
-    let inner = map.entry(*first).or_insert_with(|| Map::new().into());
-    if !inner.is_object() {
-        *inner = Map::new().into();
-    }
-    if let Value::Object(inner) = inner {
-        put_at(inner, rest, value);
-    }
-}
-
 /// The path of names that a held thing has: only the first word may be followed by a name of the project's own.
 pub(super) fn path_of(item: &str) -> Vec<&str> {
     match item.split_once('.') {
@@ -247,6 +251,10 @@ mod tests {
 
     fn check(values: &Value) -> ProjectRequest {
         take_apart(values.as_object().cloned().unwrap())
+    }
+
+    fn words(request: &ProjectRequest) -> Vec<&str> {
+        request.refused.iter().map(|refusal| refusal.what.as_str()).collect()
     }
 
     #[test]
@@ -356,7 +364,7 @@ mod tests {
         let servers: Map = (0..8000).map(|at| (format!("s{at}"), json!({"type": "local"}))).collect();
         let request = check(&json!({"mcp": servers, "permission": {"edit": "deny"}}));
         assert_eq!((request.held.len(), request.restrictions.len()), (HELD_MAX, 1));
-        assert_eq!(request.refused, ["a project asks for 500 things at most, and the rest is left out"]);
+        assert_eq!(words(&request), ["a project asks for 500 things at most, and the rest is left out"]);
     }
 
     #[test]
@@ -368,7 +376,7 @@ mod tests {
         );
         assert_eq!(request.held, BTreeMap::new());
         assert_eq!(
-            request.refused,
+            words(&request),
             [
                 "a project does not choose the script `scripted/./play.json` as `model`",
                 "a project does not choose the script `scripted/x` as `small_model`",

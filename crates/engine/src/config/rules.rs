@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use everturn_model::Map;
-use everturn_model::permission::{Action, Rule};
+use everturn_model::permission::{Action, Rule, matches};
+use everturn_tools::registry::RESERVED;
 use serde_json::{Value, json};
+
+use super::misspelling::{EDITING_TOOLS, NAMES};
 
 /// The rules that are configured, by who has written them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -57,32 +60,42 @@ pub(super) fn fold_tools(values: &mut Map) {
     values.insert("permission".to_owned(), Value::Object(folded));
 }
 
-/// Rules from older `tools`: `{"write": false}`. Tools that change files share a permission.
+/// Rules from older `tools`: `{"write": false}`. Tools that change files share a permission. What is neither true nor
+/// false switches off what it names, and so does a list.
 pub(super) fn rules_of_tools(value: &Value) -> Vec<Rule> {
-    let tools = value.as_object().into_iter().flatten();
-    tools
-        .filter_map(|(tool, on)| {
-            let action = if on.as_bool()? { Action::Allow } else { Action::Deny };
-            let permission = match tool.as_str() {
-                "apply_patch" | "multiedit" | "patch" | "write" => "edit",
-                other => other,
-            };
-            Some(Rule::new(permission, "*", action))
-        })
-        .collect()
+    let off = |tool: &str| Rule::new(permission_of(tool), "*", Action::Deny);
+    match value {
+        Value::Object(tools) => tools
+            .iter()
+            .flat_map(
+                |(tool, on)| if *on == true { switched_on(permission_of(tool)) } else { vec![off(tool)] },
+            )
+            .collect(),
+        Value::Array(names) => {
+            names.iter().filter_map(Value::as_str).map(|name| off(&name.trim().to_lowercase())).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
+    }
+}
+
+fn permission_of(tool: &str) -> &str {
+    if EDITING_TOOLS.contains(&tool) { "edit" } else { tool }
+}
+
+/// The rules that switch a tool on. A pattern means the tools that are known, where it would mean a permission besides that
+/// is none of a tool, such as to leave the sandbox.
+fn switched_on(name: &str) -> Vec<Rule> {
+    let allow = |name: &str| Rule::new(name, "*", Action::Allow);
+    if !RESERVED.iter().any(|reserved| matches(name, reserved)) {
+        return vec![allow(name)];
+    }
+    let tools = NAMES.into_iter().filter(|tool| !RESERVED.contains(tool) && matches(name, tool));
+    tools.map(allow).collect()
 }
 
 /// Whether rules could allow what would not be allowed without them.
 pub(super) fn loosens(rules: &[Rule]) -> bool {
     rules.iter().any(|rule| rule.action == Action::Allow)
-}
-
-/// What holds where a file cannot be read that may have forbidden something: looking is allowed, and everything else is
-/// asked for.
-pub(super) fn caution() -> Arc<[Rule]> {
-    let looking = ["glob", "grep", "list", "read", "skill", "todoread", "todowrite"];
-    let ask = Rule::new("*", "*", Action::Ask);
-    [ask].into_iter().chain(looking.map(|name| Rule::new(name, "*", Action::Allow))).collect()
 }
 
 fn action(value: &Value) -> Option<Action> {
@@ -112,8 +125,19 @@ mod tests {
             &[("bash", "*", Action::Ask), ("bash", "git *", Action::Allow), ("edit", "*", Action::Deny)],
         );
         check(json!({"bash": "sometimes"}), &[]);
-        let tools = rules_of_tools(&json!({"write": false, "bash": true, "odd": 1}));
-        assert_eq!(tools, [Rule::new("edit", "*", Action::Deny), Rule::new("bash", "*", Action::Allow)]);
+        let check = |tools: Value, expected: &[(&str, Action)]| {
+            let expected: Vec<Rule> =
+                expected.iter().map(|(name, action)| Rule::new(name, "*", *action)).collect();
+            assert_eq!(rules_of_tools(&tools), expected, "{tools}");
+        };
+        check(
+            json!({"write": false, "bash": true, "odd": 1}),
+            &[("edit", Action::Deny), ("bash", Action::Allow), ("odd", Action::Deny)],
+        );
+        check(json!(["Bash"]), &[("bash", Action::Deny)]);
+        check(json!({"outside_sandbox": true, "network": false}), &[("network", Action::Deny)]);
+        check(json!({"docs_*": true}), &[("docs_*", Action::Allow)]);
+        check(json!({"*_*": true}), &[("plan_enter", Action::Allow), ("plan_exit", Action::Allow)]);
     }
 
     #[test]

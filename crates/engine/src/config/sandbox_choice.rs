@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use everturn_tools::process::sandbox::SandboxMode;
 use serde_json::Value;
 
+const STRICT: &str = "; until it is mended, the project can only be read";
+
 /// How far programs are confined, from the least to the most.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SandboxStrength {
@@ -32,13 +34,17 @@ impl SandboxStrength {
         }
     }
 
-    fn named(name: &str) -> Option<Self> {
-        match name {
-            "off" => Some(Self::Off),
-            "workspace" => Some(Self::Workspace),
-            "read-only" => Some(Self::ReadOnly),
-            _ => None,
+    /// The word for it in a configuration.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Workspace => "workspace",
+            Self::ReadOnly => "read-only",
         }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        [Self::Off, Self::Workspace, Self::ReadOnly].into_iter().find(|strength| strength.name() == name)
     }
 }
 
@@ -59,9 +65,25 @@ pub struct SandboxChoice {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SandboxWish {
     strength: Option<SandboxStrength>,
+    /// Whether the strength is the most there is because nobody can tell which was meant.
+    is_unclear: bool,
     readable: Vec<PathBuf>,
     writable: Vec<PathBuf>,
     own_servers: bool,
+}
+
+/// Something in a setting that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SandboxMistake {
+    /// The key of it, if the setting is an object.
+    pub(super) key: Option<String>,
+    /// What is wrong.
+    pub(super) what: String,
+}
+
+/// Whether nobody can tell how far a wish confines.
+pub(super) fn is_unclear(value: &Value) -> bool {
+    SandboxWish::read(Some(value), Path::new("/")).0.is_unclear
 }
 
 /// Whether a project's wish only confines further.
@@ -74,34 +96,55 @@ pub(super) fn restricts(value: &Value) -> bool {
 }
 
 impl SandboxWish {
-    /// Reads a setting. What is wrong with it is the second value, in words; the rest counts.
-    pub(super) fn read(value: Option<&Value>, home: &Path) -> (Self, Vec<String>) {
+    /// Reads a setting. What is wrong with it is the second value; the rest counts, and how far programs are confined is as
+    /// far as possible where nobody can tell.
+    pub(super) fn read(value: Option<&Value>, home: &Path) -> (Self, Vec<SandboxMistake>) {
         let (mut wish, mut wrong) = (Self::default(), Vec::new());
-        let mut strength = |value: &Value| {
-            let named = value.as_str().and_then(SandboxStrength::named);
-            if named.is_none() {
-                wrong.push(format!("the sandbox can be `workspace`, `read-only` or `off`, not {value}"));
-            }
-            named
-        };
         match value {
             None => {}
             Some(Value::Object(fields)) => {
-                wish.strength = fields.get("mode").and_then(&mut strength);
+                if let Some(mode) = fields.get("mode") {
+                    wrong.extend(wish.take_mode(Some("mode"), mode));
+                }
                 for (key, value) in fields {
                     match key.as_str() {
                         "mode" => {}
                         "readable" => wish.readable = paths(key, value, home, &mut wrong),
                         "writable" => wish.writable = paths(key, value, home, &mut wrong),
                         "mcp" if value.is_boolean() => wish.own_servers = value == true,
-                        "mcp" => wrong.push(format!("`sandbox.mcp` is true or false, not {value}")),
-                        _ => wrong.push(format!("there is no `sandbox.{key}`")),
+                        "mcp" => {
+                            wish.own_servers = true;
+                            let what = "`sandbox.mcp` is true or false; until it is mended, it is true";
+                            wrong.push(SandboxMistake::at(key, what.to_owned()));
+                        }
+                        // It may have been meant to be the mode.
+                        _ if !fields.contains_key("mode") => {
+                            wish.be_strict();
+                            let what = format!("there is no `sandbox.{key}`{STRICT}");
+                            wrong.push(SandboxMistake::at(key, what));
+                        }
+                        _ => wrong.push(SandboxMistake::at(key, format!("there is no `sandbox.{key}`"))),
                     }
                 }
             }
-            Some(value) => wish.strength = strength(value),
+            Some(value) => wrong.extend(wish.take_mode(None, value)),
         }
         (wish, wrong)
+    }
+
+    fn take_mode(&mut self, key: Option<&str>, value: &Value) -> Option<SandboxMistake> {
+        self.strength = value.as_str().and_then(SandboxStrength::named);
+        if self.strength.is_some() {
+            return None;
+        }
+        self.be_strict();
+        let what = format!("the sandbox can be `workspace`, `read-only` or `off`, not {value}{STRICT}");
+        Some(SandboxMistake { key: key.map(str::to_owned), what })
+    }
+
+    fn be_strict(&mut self) {
+        self.strength = Some(SandboxStrength::ReadOnly);
+        self.is_unclear = true;
     }
 
     /// What counts: the person's wish, and a project's as far as it may say something.
@@ -119,10 +162,16 @@ impl SandboxWish {
     }
 }
 
+impl SandboxMistake {
+    fn at(key: &str, what: String) -> Self {
+        Self { key: Some(key.to_owned()), what }
+    }
+}
+
 /// The folders of a list: absolute ones, and such of the home folder.
-fn paths(key: &str, value: &Value, home: &Path, wrong: &mut Vec<String>) -> Vec<PathBuf> {
+fn paths(key: &str, value: &Value, home: &Path, wrong: &mut Vec<SandboxMistake>) -> Vec<PathBuf> {
     let Value::Array(list) = value else {
-        wrong.push(format!("`sandbox.{key}` is a list of folders, not {value}"));
+        wrong.push(SandboxMistake::at(key, format!("`sandbox.{key}` is a list of folders, not {value}")));
         return Vec::new();
     };
     let path = |value: &Value| {
@@ -134,8 +183,11 @@ fn paths(key: &str, value: &Value, home: &Path, wrong: &mut Vec<String>) -> Vec<
     for value in list {
         match path(value) {
             Some(path) => paths.push(path),
-            None => wrong
-                .push(format!("`sandbox.{key}` names whole paths, or such that begin with ~/, not {value}")),
+            None => {
+                let what =
+                    format!("`sandbox.{key}` names whole paths, or such that begin with ~/, not {value}");
+                wrong.push(SandboxMistake::at(key, what));
+            }
         }
     }
     paths
@@ -148,7 +200,8 @@ mod tests {
     use super::*;
 
     fn read(value: &Value) -> (SandboxWish, Vec<String>) {
-        SandboxWish::read(Some(value), Path::new("/srv/me"))
+        let (wish, wrong) = SandboxWish::read(Some(value), Path::new("/srv/me"));
+        (wish, wrong.into_iter().map(|mistake| mistake.what).collect())
     }
 
     #[test]
@@ -157,6 +210,7 @@ mod tests {
             read(&json!({"mode": "read-only", "readable": ["~/docs", "/srv/x"], "mcp": true}));
         let expected = SandboxWish {
             strength: Some(SandboxStrength::ReadOnly),
+            is_unclear: false,
             readable: vec!["/srv/me/docs".into(), "/srv/x".into()],
             writable: Vec::new(),
             own_servers: true,
@@ -165,21 +219,26 @@ mod tests {
         assert_eq!(read(&json!("off")).0.strength, Some(SandboxStrength::Off));
         let (wish, wrong) =
             read(&json!({"mode": "none", "writable": ["x", "/", 1], "readable": 1, "mcp": 1, "odd": 1}));
-        assert_eq!(wish, SandboxWish::default());
+        let strict = SandboxWish {
+            is_unclear: true,
+            strength: Some(SandboxStrength::ReadOnly),
+            ..SandboxWish::default()
+        };
+        assert_eq!(wish, SandboxWish { own_servers: true, ..strict.clone() });
+        let end = "; until it is mended, the project can only be read";
         let expected = [
-            "the sandbox can be `workspace`, `read-only` or `off`, not \"none\"",
+            &format!("the sandbox can be `workspace`, `read-only` or `off`, not \"none\"{end}"),
             "`sandbox.writable` names whole paths, or such that begin with ~/, not \"x\"",
             "`sandbox.writable` names whole paths, or such that begin with ~/, not \"/\"",
             "`sandbox.writable` names whole paths, or such that begin with ~/, not 1",
             "`sandbox.readable` is a list of folders, not 1",
-            "`sandbox.mcp` is true or false, not 1",
+            "`sandbox.mcp` is true or false; until it is mended, it is true",
             "there is no `sandbox.odd`",
         ];
         assert_eq!(wrong, expected);
-        assert_eq!(
-            read(&json!(false)).1,
-            ["the sandbox can be `workspace`, `read-only` or `off`, not false"]
-        );
+        let what = format!("the sandbox can be `workspace`, `read-only` or `off`, not false{end}");
+        assert_eq!(read(&json!(false)), (strict.clone(), vec![what]));
+        assert_eq!(read(&json!({"mdoe": "off"})), (strict, vec![format!("there is no `sandbox.mdoe`{end}")]));
     }
 
     #[test]
@@ -201,6 +260,17 @@ mod tests {
         check(Some("read-only"), Some("workspace"), SandboxStrength::ReadOnly);
         // Only what the person trusts gets this far.
         check(None, Some("off"), SandboxStrength::Off);
+    }
+
+    #[test]
+    fn a_wish_is_unclear_where_nobody_can_tell_how_far_it_confines() {
+        for value in [json!("of"), json!(null), json!({"mode": "of"}), json!({"odd": 1, "readable": ["/x"]})]
+        {
+            assert!(is_unclear(&value), "{value}");
+        }
+        for value in [json!("off"), json!({}), json!({"mode": "off", "odd": 1}), json!({"readable": 1})] {
+            assert!(!is_unclear(&value), "{value}");
+        }
     }
 
     #[test]

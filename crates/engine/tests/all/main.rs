@@ -42,4 +42,5 @@ mod task;
 mod todo;
 mod trash;
 mod turn;
+mod unheeded;
 mod waiting;

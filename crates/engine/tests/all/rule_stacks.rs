@@ -2,8 +2,10 @@
 //! than what the person denied, and before trust the files of a project allow nothing more.
 //!
 //! - `files`: random files of configuration, and what they mean
+//! - `slips`: denials with a slip of the pen in them
 
 mod files;
+mod slips;
 
 use std::fs;
 use std::path::PathBuf;

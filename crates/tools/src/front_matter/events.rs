@@ -2,6 +2,8 @@
 
 use granit_parser::{Event, Marker, Parser, StrInput};
 
+use super::FrontMatterFault;
+
 /// The events of one text.
 pub(super) struct YamlEvents<'t>(Parser<'t, StrInput<'t>>);
 
@@ -12,7 +14,7 @@ impl<'t> YamlEvents<'t> {
     }
 
     /// The next one, with its place; nothing at the end.
-    pub(super) fn next(&mut self) -> Result<Option<(Event<'t>, Marker)>, String> {
+    pub(super) fn next(&mut self) -> Result<Option<(Event<'t>, Marker)>, FrontMatterFault> {
         match self.0.next() {
             None => Ok(None),
             Some(Ok((event, span))) => Ok(Some((event, span.start))),
@@ -21,12 +23,12 @@ impl<'t> YamlEvents<'t> {
     }
 
     /// The next one, which has to be there.
-    pub(super) fn need(&mut self) -> Result<(Event<'t>, Marker), String> {
-        self.next()?.ok_or_else(|| "it ends too early".to_owned())
+    pub(super) fn need(&mut self) -> Result<(Event<'t>, Marker), FrontMatterFault> {
+        self.next()?.ok_or_else(|| FrontMatterFault { place: None, what: "it ends too early".to_owned() })
     }
 }
 
 /// What is wrong, and where.
-pub(super) fn place(at: Marker, what: &str) -> String {
-    format!("line {} column {}: {what}", at.line(), at.col() + 1)
+pub(super) fn place(at: Marker, what: &str) -> FrontMatterFault {
+    FrontMatterFault { place: Some((at.line(), at.col() + 1)), what: what.to_owned() }
 }

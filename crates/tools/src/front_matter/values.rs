@@ -5,6 +5,7 @@
 use granit_parser::{Event, Marker, ScalarStyle, Tag};
 use serde_json::{Map, Value};
 
+use super::FrontMatterFault;
 use super::events::{YamlEvents, place};
 
 /// The most values of one document.
@@ -14,7 +15,7 @@ const VALUES_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 16;
 
 /// Reads a document whose values are the fields of a mapping. An empty one has none.
-pub(super) fn read(text: &str) -> Result<Map<String, Value>, String> {
+pub(super) fn read(text: &str) -> Result<Map<String, Value>, FrontMatterFault> {
     let mut reader = ValueReader { events: YamlEvents::of(text), values: 0 };
     let mut document = None;
     while let Some((event, at)) = reader.events.next()? {
@@ -42,7 +43,7 @@ struct ValueReader<'t> {
 }
 
 impl<'t> ValueReader<'t> {
-    fn value(&mut self, event: Event<'t>, at: Marker, depth: usize) -> Result<Value, String> {
+    fn value(&mut self, event: Event<'t>, at: Marker, depth: usize) -> Result<Value, FrontMatterFault> {
         self.values += 1;
         if self.values > VALUES_MAX || depth > DEPTH_MAX {
             return Err(place(at, "there is too much of it"));
@@ -66,7 +67,7 @@ impl<'t> ValueReader<'t> {
         }
     }
 
-    fn mapping(&mut self, depth: usize) -> Result<Map<String, Value>, String> {
+    fn mapping(&mut self, depth: usize) -> Result<Map<String, Value>, FrontMatterFault> {
         let mut fields = Map::new();
         loop {
             let (event, at) = self.events.need()?;
@@ -134,13 +135,15 @@ mod tests {
 
     #[test]
     fn what_could_grow_is_refused() {
-        let check = |text: &str, why: &str| assert_eq!(read(text), Err(why.to_owned()), "{text:.40}");
+        let check = |text: &str, why: &str| {
+            assert_eq!(read(text).map_err(|fault| fault.to_string()), Err(why.to_owned()), "{text:.40}")
+        };
         check("a: &x b\nc: *x", "line 1 column 7: anchors and aliases are not taken here: write it out");
         check("a: 1\na: 2", "line 2 column 1: `a` is there twice");
         check("- a", "line 1 column 1: it has no fields");
         let deep = format!("a: {}{}", "[".repeat(20), "]".repeat(20));
         check(&deep, "line 1 column 20: there is too much of it");
         let long = format!("a: [{}]", "1,".repeat(VALUES_MAX));
-        assert!(read(&long).is_err_and(|why| why.ends_with("there is too much of it")));
+        assert!(read(&long).is_err_and(|fault| fault.what == "there is too much of it"));
     }
 }

@@ -9,11 +9,11 @@ use std::rc::Rc;
 
 use granit_parser::{Event, Marker, ScalarStyle, Tag};
 
-use super::FrontMatter;
 use super::events::{YamlEvents, place};
+use super::{FrontMatter, FrontMatterFault};
 
 /// Reads a document. An empty one has no fields.
-pub(super) fn read(text: &str) -> Result<FrontMatter, String> {
+pub(super) fn read(text: &str) -> Result<FrontMatter, FrontMatterFault> {
     let mut reader = YamlReader { events: YamlEvents::of(text), anchors: HashMap::new() };
     let mut document = None;
     while let Some((event, at)) = reader.events.next()? {
@@ -40,11 +40,13 @@ pub(super) fn read(text: &str) -> Result<FrontMatter, String> {
     }
 }
 
-fn text_of(name: &str, field: Option<YamlField>) -> Result<Option<String>, String> {
+fn text_of(name: &str, field: Option<YamlField>) -> Result<Option<String>, FrontMatterFault> {
     match field {
         None | Some(YamlField::Null) => Ok(None),
         Some(YamlField::Text(text)) => Ok(Some(text.to_string())),
-        Some(YamlField::Other) => Err(format!("`{name}` is not text")),
+        Some(YamlField::Other) => {
+            Err(FrontMatterFault { place: None, what: format!("`{name}` is not text") })
+        }
     }
 }
 
@@ -98,7 +100,7 @@ struct YamlReader<'t> {
 
 impl<'t> YamlReader<'t> {
     /// The node that begins with an event. The parser allows 255 nodes of a kind in one another.
-    fn node(&mut self, event: Event<'t>, at: Marker) -> Result<YamlNode, String> {
+    fn node(&mut self, event: Event<'t>, at: Marker) -> Result<YamlNode, FrontMatterFault> {
         let (node, anchor) = match event {
             Event::Scalar(text, style, anchor, tag) => (scalar(&text, style, tag.as_deref()), anchor),
             Event::SequenceStart(_, anchor, _) => (self.sequence()?, anchor),
@@ -117,7 +119,7 @@ impl<'t> YamlReader<'t> {
         Ok(node)
     }
 
-    fn sequence(&mut self) -> Result<YamlNode, String> {
+    fn sequence(&mut self) -> Result<YamlNode, FrontMatterFault> {
         let (mut merged, mut mappings) = (YamlFields::default(), true);
         loop {
             match self.events.need()? {
@@ -133,7 +135,7 @@ impl<'t> YamlReader<'t> {
         }
     }
 
-    fn mapping(&mut self) -> Result<YamlNode, String> {
+    fn mapping(&mut self) -> Result<YamlNode, FrontMatterFault> {
         let (mut own, mut merged) = (YamlFields::default(), YamlFields::default());
         let mut keys = HashSet::new();
         loop {
@@ -186,7 +188,7 @@ mod tests {
     }
 
     fn refuse(text: &str, why: &str) {
-        assert_eq!(read(text), Err(why.to_owned()), "{text:?}");
+        assert_eq!(read(text).map_err(|fault| fault.to_string()), Err(why.to_owned()), "{text:?}");
     }
 
     #[test]

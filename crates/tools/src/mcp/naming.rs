@@ -7,21 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::bash::{NETWORK, OUTSIDE};
-use crate::registry::Registry;
-use crate::scope::PROTECTED;
-use crate::webfetch::LOCAL_NETWORK;
+use crate::registry::{RESERVED, Registry};
 
 /// The longest name.
 const NAME_MAX: usize = 64;
 
 /// Hexadecimal digits of the hash.
 const HASH: usize = 8;
-
-/// Kinds of permission that are not names of tools; a tool of that name would be allowed by rules that mean something
-/// else.
-const RESERVED: [&str; 7] =
-    ["external_directory", "doom_loop", LOCAL_NETWORK, NETWORK, OUTSIDE, PROTECTED, "project_trust"];
 
 /// The names of one server's tools.
 #[derive(Debug, Clone)]

@@ -70,7 +70,7 @@ fn describe(part: &Value) -> Option<String> {
         "file" => format!("[file] {}", text("/filename")),
         "patch" => {
             let files = part.get("files").and_then(Value::as_array).map_or(0, Vec::len);
-            format!("[{files} files changed]")
+            format!("[{} changed]", table::counted(files, "file", "files"))
         }
         _ => return None,
     })

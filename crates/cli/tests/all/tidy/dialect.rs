@@ -36,7 +36,12 @@ const OURS: [(&str, &str); 9] = [
 ];
 
 /// Words of the contract that one file alone may say, because they mean something of ours there, and what.
-const OURS_IN: [(&str, &[&str], &str); 4] = [
+const OURS_IN: [(&str, &[&str], &str); 5] = [
+    (
+        "crates/engine/src/config/known_keys.rs",
+        &["logLevel", "maxSteps"],
+        "keys of OpenCode's configuration files, which are no mistake although they mean nothing here",
+    ),
     (
         "crates/model/src/finish.rs",
         &["content-filter", "error", "length", "stop", "tool-calls", "unknown"],

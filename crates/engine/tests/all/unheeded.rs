@@ -1,0 +1,203 @@
+//! What a person writes into their configuration and nothing heeds: it is named with its place, and as long as it may have
+//! been meant to forbid something, that is not done without a question.
+
+use everturn_engine::Config;
+use everturn_engine::config::SandboxStrength;
+use everturn_model::permission::Action;
+use serde_json::json;
+
+use crate::bench::Bench;
+
+use Action::{Allow, Ask, Deny};
+
+/// What a configuration of the person's says, with the places and words of what is wrong with it.
+async fn read(text: &str) -> (Config, Vec<String>) {
+    let bench = Bench::found(json!({}), &[]).await;
+    let file = bench.data().join("own.json");
+    std::fs::write(&file, text).unwrap();
+    let config = bench.config().await;
+    let name = format!("{}:", file.display());
+    let plain = |problem: String| problem.strip_prefix(&name).map(str::to_owned).unwrap_or(problem);
+    let problems = config.problems.iter().map(ToString::to_string).map(plain).collect();
+    ((*config).clone(), problems)
+}
+
+fn verdict(config: &Config, agent: &str, permission: &str) -> Action {
+    let agent = config.agents().all().iter().find(|known| known.name == agent).unwrap();
+    agent.policy.decide(&[], permission, &["x".to_owned()])
+}
+
+#[tokio::test]
+async fn a_denial_that_is_misspelt_or_malformed_asks() {
+    // Each of them was accepted and allowed everything, most without a word.
+    for (text, permission) in [
+        (r#"{"permissions": {"bash": "deny"}}"#, "bash"),
+        (r#"{"permision": {"bash": "deny"}}"#, "bash"),
+        (r#"{"Permission": {"read": "deny"}}"#, "read"),
+        (r#"{"permissions": "deny"}"#, "read"),
+        (r#"{"permissions": {"deny": ["Bash(rm *)"]}}"#, "bash"),
+        (r#"{"rules": {"glob": "deny"}}"#, "glob"),
+        (r#"{"disallowedTools": ["bash"]}"#, "bash"),
+        (r#"{"tool": {"read": false}}"#, "read"),
+        (r#"{"agents": {"build": {"permission": {"bash": "deny"}}}}"#, "bash"),
+        (r#"{"agents": {"build": {"permission": {"read": "deny"}}}}"#, "read"),
+        (r#"{"modes": {"build": {"tools": {"grep": false}}}}"#, "grep"),
+        (r#"{"agent": ["build"]}"#, "bash"),
+        (r#"{"agent": {"build": "deny"}}"#, "bash"),
+        (r#"{"agent": {"build": {"permissions": {"read": "deny"}}}}"#, "read"),
+        (r#"{"agent": {"build": {"tool": {"bash": false}}}}"#, "bash"),
+        (r#"{"agent": {"build": {"tools": "Read, Grep"}}}"#, "bash"),
+        (r#"{"agent": {"buidl": {"permission": {"read": "deny"}}}}"#, "read"),
+        (r#"{"agent": {"Build": {"tools": {"bash": false}}}}"#, "bash"),
+        (r#"{"mode": {"build": {"permissions": {"bash": "deny"}}}}"#, "bash"),
+        (r#"{"permission": {"shell": "deny"}}"#, "bash"),
+        (r#"{"permission": {"execute": "ask"}}"#, "bash"),
+        (r#"{"permission": {"bash(echo *)": "deny"}}"#, "bash"),
+        (r#"{"permission": {"Read(./secrets/**)": "deny"}}"#, "read"),
+        (r#"{"permission": {"rm -rf *": "deny"}}"#, "bash"),
+        (r#"{"permission": {"Write": "deny"}}"#, "edit"),
+        (r#"{"permission": {"raed": "deny"}}"#, "read"),
+        (r#"{"permission": {"read": "denny"}}"#, "read"),
+        (r#"{"permission": "denny"}"#, "read"),
+    ] {
+        let (config, problems) = read(text).await;
+        assert_eq!(verdict(&config, "build", permission), Ask, "{text}");
+        let end = "; more is asked until it is mended";
+        assert!(
+            problems.len() == 1 && problems[0].starts_with("1:") && problems[0].ends_with(end),
+            "{text}: {problems:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_is_neither_on_nor_off_is_off() {
+    for tools in [r#"{"bash": "false"}"#, r#"{"bash": 0}"#, r#"{"bash": null}"#, r#"["bash"]"#, r#"["Bash"]"#]
+    {
+        for text in [
+            format!("{{\"tools\": {tools}}}"),
+            format!("{{\"agent\": {{\"build\": {{\"tools\": {tools}}}}}}}"),
+        ] {
+            let (config, problems) = read(&text).await;
+            assert_eq!(verdict(&config, "build", "bash"), Deny, "{text}");
+            assert_eq!(verdict(&config, "build", "edit"), Ask, "{text}");
+            assert_eq!(problems.len(), 1, "{text}: {problems:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_one_agent_changes_nothing_for_the_others() {
+    for text in [
+        r#"{"agent": {"plan": {"permissions": {"bash": "deny"}}}}"#,
+        r#"{"agent": {"paln": {"permission": {"bash": "deny"}}}}"#,
+        r#"{"mode": {"plan": {"tool": {"bash": false}}}}"#,
+    ] {
+        let (config, _) = read(text).await;
+        assert_eq!(
+            [verdict(&config, "build", "bash"), verdict(&config, "plan", "bash")],
+            [Allow, Ask],
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn modes_are_agents() {
+    let (config, problems) = read(
+        r#"{"agent": {"build": {"permission": {"edit": "deny"}}},
+            "mode": {"build": {"tools": {"bash": false}}, "plan": {"permission": {"read": "ask"}},
+                "careful": {"prompt": "Careful.", "permission": {"bash": "ask"}}}}"#,
+    )
+    .await;
+    assert_eq!(problems, [""; 0]);
+    let verdicts = |agent: &str| ["bash", "edit", "read"].map(|name| verdict(&config, agent, name));
+    assert_eq!(
+        [verdicts("build"), verdicts("plan"), verdicts("careful")],
+        [[Deny, Deny, Allow], [Allow, Deny, Ask], [Ask, Allow, Allow]]
+    );
+    let careful = config.agents().all().iter().find(|agent| agent.name == "careful").unwrap();
+    assert_eq!((careful.role.as_str(), careful.prompt.as_str()), ("primary", "Careful."));
+}
+
+#[tokio::test]
+async fn tools_loosen_nothing_but_tools() {
+    // One of them let commands out of the sandbox.
+    let others = ["doom_loop", "external_directory", "local_network", "outside_sandbox", "protected_file"];
+    for tools in
+        [others.map(|name| format!("\"{name}\": true")).join(", "), "\"*\": true, \"?*_*\": true".into()]
+    {
+        for text in [
+            format!("{{\"tools\": {{{tools}}}}}"),
+            format!("{{\"agent\": {{\"build\": {{\"tools\": {{{tools}}}}}}}}}"),
+        ] {
+            let (config, _) = read(&text).await;
+            assert_eq!(others.map(|name| verdict(&config, "build", name)), [Ask; 5], "{text}");
+        }
+    }
+    let (config, problems) =
+        read(r#"{"permission": {"*": "ask"}, "tools": {"*": true, "network": false}}"#).await;
+    let verdicts = ["bash", "edit", "network"].map(|name| verdict(&config, "build", name));
+    assert_eq!((verdicts, problems), ([Ask, Ask, Deny], Vec::new()));
+}
+
+#[tokio::test]
+async fn an_unknown_sandbox_is_the_strictest() {
+    let mode = "the sandbox can be `workspace`, `read-only` or `off`";
+    let end = "; until it is mended, the project can only be read";
+    for (text, expected) in [
+        (r#"{"sandbox": "readonly"}"#, format!("1:2: {mode}, not \"readonly\"{end}")),
+        (r#"{"sandbox": {"mode": "ReadOnly"}}"#, format!("1:14: {mode}, not \"ReadOnly\"{end}")),
+        (r#"{"sandbox": {"mdoe": "off"}}"#, format!("1:14: there is no `sandbox.mdoe`{end}")),
+        (r#"{"sandbox": false}"#, format!("1:2: {mode}, not false{end}")),
+    ] {
+        let (config, problems) = read(text).await;
+        assert_eq!(
+            (config.sandbox.strength, problems),
+            (SandboxStrength::ReadOnly, vec![expected]),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_sandbox_of_a_project_is_nothing_to_trust() {
+    for sandbox in [r#""of""#, r#"{"mode": "of", "readable": ["/srv/keys"]}"#] {
+        let text = format!("{{\n\"sandbox\": {sandbox}}}");
+        let bench = Bench::found(json!({}), &[("opencode.json", &text)]).await;
+        let config = bench.config().await;
+        assert_eq!((config.held.len(), &config.sandbox.readable), (0, &Vec::new()), "{text}");
+        assert_eq!(config.sandbox.strength, SandboxStrength::ReadOnly);
+        let places: Vec<_> = config
+            .problems
+            .iter()
+            .map(|problem| (problem.file.ends_with("/opencode.json"), problem.place.map(|place| place.0)))
+            .collect();
+        assert_eq!(places, [(true, Some(2))], "{text}");
+    }
+}
+
+#[tokio::test]
+async fn every_problem_has_its_place() {
+    // Only rules had one.
+    let person = "{\n\"provider\": {\n  \"gone\": {\"options\": {\"apiKey\": \"{file:/nowhere/key}\"}},\n  \"odd\": {\"env\": 1}},\n \"websearch\": {\"provider\": \"nobody\"}}";
+    let (config, _) = read(person).await;
+    let places = |config: &Config| {
+        let name = |file: &str| file.rsplit('/').next().unwrap_or_default().to_owned();
+        let places = config.problems.iter().map(|problem| (name(&problem.file), problem.place));
+        places.collect::<Vec<_>>()
+    };
+    let own = |line, column| ("own.json".to_owned(), Some((line, column)));
+    assert_eq!(places(&config), [own(3, 3), own(4, 3), own(5, 2)]);
+    let files = [
+        (
+            "opencode.json",
+            "{\"trash\": {},\n\"model\": \"scripted/./a.json\",\n\"agent\": {\"x\": {\"prompt\": \"x\",\n  \"model\": \"scripted/b\"}}}",
+        ),
+        (".opencode/agents/odd.md", "---\ndescription: x\nmode: [\n---\nLook.\n"),
+    ];
+    let bench = Bench::found(json!({}), &files).await;
+    let brought = |line, column| ("opencode.json".to_owned(), Some((line, column)));
+    let expected = [("odd.md".to_owned(), Some((3, 7))), brought(1, 2), brought(2, 1), brought(4, 3)];
+    assert_eq!(places(&*bench.config().await), expected);
+}
