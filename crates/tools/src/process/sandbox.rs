@@ -15,6 +15,8 @@
 //! - `exact_path`: paths in JSON, byte for byte
 //! - `put_aside_name`: the names of what was put aside
 //! - `survey`: what of a project must be protected, as it is when a program starts
+//! - `overlap`: programs that run at the same time, in the same places
+//! - `settled`: what counts as having been there when a program began
 //! - `report`: what the kernel offers; [`SandboxReport`], [`SandboxMachine`]
 //! - `probe`: finding that out
 //! - `enclosure`: the init, and the way of a program into the sandbox
@@ -28,6 +30,7 @@
 //! - `search`: looking through a project for it
 //! - `new_repository`: a repository that a program made
 //! - `rebase`: a rebase that was under way
+//! - `watched`: places at which nothing may be made
 //! - `tool_link`: links on the way to places of tools
 //! - `likeness`: whether something new is a copy
 //! - `losses`: what a program wrote to folders that are gone with it
@@ -61,6 +64,8 @@ mod losses;
 mod mounts;
 #[cfg(target_os = "linux")]
 mod new_repository;
+#[cfg(target_os = "linux")]
+pub(super) mod overlap;
 mod policy;
 #[cfg(target_os = "linux")]
 pub(super) mod probe;
@@ -77,12 +82,15 @@ mod search;
 mod seccomp;
 mod secrets;
 mod settings;
+pub(super) mod settled;
 #[cfg(target_os = "linux")]
 mod stage;
 pub(super) mod survey;
 #[cfg(target_os = "linux")]
 mod tool_link;
 mod toolchain;
+#[cfg(target_os = "linux")]
+mod watched;
 
 pub(crate) use policy::is_of_its_own;
 pub use policy::{SandboxMode, SandboxNetwork, SandboxPolicy};

@@ -85,10 +85,10 @@ pub(in crate::process) struct ProjectSurvey {
     pub(super) git: Vec<PathBuf>,
     /// Of the folders of git's, those of worktrees and submodules among them, the ones that are not mounted because nothing
     /// in them would run. They are looked at again in the end.
-    #[serde(skip)]
+    #[serde(with = "exact_path::list")]
     pub(super) loose: BTreeSet<PathBuf>,
     /// The same of the names: copies of others, in repositories and worktrees that are in folders of the project.
-    #[serde(skip)]
+    #[serde(with = "exact_path::list")]
     pub(super) copies: BTreeSet<PathBuf>,
 }
 
