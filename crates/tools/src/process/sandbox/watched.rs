@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, CWD, FileType, lstat, statat};
 use super::access::{FolderAccess, is_gone};
 use super::aftermath::{Identity, changed, identity, put_folder_aside};
 use super::guard::{Guard, lossy, put_aside};
-use super::policy::SandboxPolicy;
+use super::policy::{SandboxPolicy, is_of_system};
 use super::report::DisplacedName;
 use super::repository::git_folders;
 use super::settled::SettledPlaces;
@@ -67,8 +67,12 @@ pub(super) fn watched(policy: &SandboxPolicy, surveys: &[ProjectSurvey]) -> Vec<
     let roots = || policy.writable.iter().chain(surveys.iter().map(|survey| &survey.root));
     let mut places: Vec<PathBuf> = policy.protected.clone();
     for hidden in &policy.hidden {
+        let is_near = || roots().any(|root| hidden.starts_with(root));
+        if is_of_system(hidden) && !is_near() {
+            continue;
+        }
         let real = real_place(hidden);
-        if !roots().any(|root| hidden.starts_with(root) || real.starts_with(root)) {
+        if !is_near() && !roots().any(|root| real.starts_with(root)) {
             continue;
         }
         if real != *hidden {
