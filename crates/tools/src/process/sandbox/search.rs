@@ -181,15 +181,13 @@ impl<'a> AftermathSearch<'a> {
                 found.push((name.to_owned(), kind));
             }
         }
-        let of_git = signs.are_those_of_git();
-        if of_git && !self.was_there_as_git(&above) {
+        if signs.are_those_of_git() && !self.was_there_as_git(&above) {
             self.displaced.append(&mut self.watch.disarm_one(&above).ok_or(Unseen)?);
         }
         let mut inner = Vec::new();
         for (name, kind) in found {
             let path = above.join(&name);
             match kind {
-                PlaceKind::Folder if of_git && name == "objects" => {}
                 PlaceKind::Folder => inner.push(below.join(&name)),
                 _ if self.was_there(&folder, &path) => {}
                 _ if self.watch.policy.permits(&path) => {}

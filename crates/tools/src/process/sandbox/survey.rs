@@ -250,9 +250,8 @@ fn read(path: &Path, below: &Path) -> IndexedFolder {
     }
     folder.folders.sort();
     if signs.are_those_of_git() {
-        // A repository without a work tree. Its many folders of objects hold nothing that git would run.
+        // A repository without a work tree. What else is in it is looked at all the same: anybody can make the signs.
         folder.git.push(path.to_owned());
-        folder.folders.retain(|inner| !inner.ends_with("objects"));
     }
     folder
 }
@@ -409,7 +408,8 @@ mod tests {
         }
         let names = ["AGENTS.md", "a/b/.vscode", "a/linked/.git"];
         let git = ["a/nested/.git", "bare"];
-        let folders = ["", "a", "a/b", "a/linked", "a/nested", "bare", "bare/refs"];
+        let folders =
+            ["", "a", "a/b", "a/linked", "a/nested", "bare", "bare/objects", "bare/objects/aa", "bare/refs"];
         check(folder.path(), &folders, &names, &git);
         check(folder.path(), &folders, &names, &git);
 
@@ -422,7 +422,8 @@ mod tests {
             check(folder.path(), &folders, &["AGENTS.md", "a/b/.vscode", "a/linked/.git"], &git);
         }
         fs::remove_dir_all(folder.path().join("a")).unwrap();
-        check(folder.path(), &["", "bare", "bare/refs"], &["AGENTS.md"], &["bare"]);
+        let folders = ["", "bare", "bare/objects", "bare/objects/aa", "bare/refs"];
+        check(folder.path(), &folders, &["AGENTS.md"], &["bare"]);
     }
 
     #[test]
