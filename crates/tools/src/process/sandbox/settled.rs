@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::exact_path;
+use super::rebase::StoppedWorks;
 use super::survey::ProjectSurvey;
 
 /// What a program is started with.
@@ -27,6 +28,8 @@ pub(in crate::process) struct SurveyedProjects {
     /// need not be there, nor the folders above them; what is made there gets another name in the end.
     #[serde(with = "exact_path::list")]
     pub(super) watched: Vec<PathBuf>,
+    /// What git would go on with in them.
+    pub(super) stopped: StoppedWorks,
 }
 
 /// Places that were there before any program that runs now.

@@ -273,12 +273,15 @@ impl PlaceKind {
     /// By the path below the project.
     pub(super) fn of(below: &Path, is_folder: bool) -> Self {
         let name = below.file_name().unwrap_or_default();
-        if name == ".git" {
+        if is_put_aside(name) {
+            // Also where any end of a name is protected.
+            Self::Other
+        } else if name == ".git" {
             // What is no folder says where git's is.
             if is_folder { Self::Git } else { Self::Protected }
         } else if has_protected_name(below) {
             Self::Protected
-        } else if is_folder && !is_put_aside(name) && !FILLED_BY_TOOLS.iter().any(|known| name == *known) {
+        } else if is_folder && !FILLED_BY_TOOLS.iter().any(|known| name == *known) {
             Self::Folder
         } else {
             Self::Other
@@ -351,11 +354,7 @@ impl ProjectSurvey {
 
 /// The time that the file system writes down for what is changed now.
 pub(super) fn coarse_time() -> Changed {
-    #[cfg(target_os = "linux")]
-    let clock = ClockId::RealtimeCoarse;
-    #[cfg(not(target_os = "linux"))]
-    let clock = ClockId::Realtime;
-    let now = clock_gettime(clock);
+    let now = clock_gettime(ClockId::RealtimeCoarse);
     (now.tv_sec, now.tv_nsec)
 }
 
