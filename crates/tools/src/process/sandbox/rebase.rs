@@ -36,16 +36,7 @@ const OWN_STRATEGIES: [&str; 6] = ["octopus", "ort", "ours", "recursive", "resol
 
 /// What stopped in the middle, by the folder of git's.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Vec<StoppedWork>", into = "Vec<StoppedWork>")]
-pub(in crate::process) struct StoppedWorks(BTreeMap<PathBuf, WhatRuns>);
-
-/// One on its way.
-#[derive(Debug, Serialize, Deserialize)]
-struct StoppedWork {
-    #[serde(with = "exact_path")]
-    git: PathBuf,
-    runs: WhatRuns,
-}
+pub(in crate::process) struct StoppedWorks(#[serde(with = "exact_path::map")] BTreeMap<PathBuf, WhatRuns>);
 
 /// What it would run when it goes on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,48 +92,50 @@ impl StoppedWorks {
         let none = WhatRuns::default();
         let mut displaced = Vec::new();
         for git in git {
-            let (known, runs) = (self.0.get(git), self.0.get(git).unwrap_or(&none));
+            let before = self.0.get(git);
+            let runs = before.unwrap_or(&none);
             let list = |text: &str| commands(text).is_subset(&runs.commands);
-            let told = judge_one(git, REBASE, LIST, list, access, known.is_some());
-            displaced.extend(told);
+            match stray(git, REBASE, LIST, list, access) {
+                Some(path) if before.is_none() && path.ends_with(LIST) => {
+                    displaced.push(DisplacedName::Waiting(lossy(&path)));
+                }
+                path => displaced.extend(path.into_iter().flat_map(|path| put_folder_aside(&path, access))),
+            }
             let strategy = |text: &str| is_own(text) || runs.strategy.as_deref() == Some(text);
-            displaced.extend(judge_one(git, REBASE, STRATEGY, strategy, access, true));
             let options = |text: &str| merges_by_itself(text) || runs.options.as_deref() == Some(text);
-            displaced.extend(judge_one(git, PICKS, OPTIONS, options, access, true));
+            let strategy = stray(git, REBASE, STRATEGY, strategy, access);
+            let options = stray(git, PICKS, OPTIONS, options, access);
+            displaced
+                .extend(strategy.into_iter().chain(options).flat_map(|path| put_folder_aside(&path, access)));
         }
         displaced
     }
 }
 
-/// Gives another name to a file in a folder of what has stopped, unless its text is one that may stay.
-fn judge_one(
+/// A file in a folder of what has stopped, or that folder, if it is not one that may stay as it is.
+fn stray(
     git: &Path,
     folder: &str,
     name: &str,
     may_stay: impl Fn(&str) -> bool,
     access: &mut FolderAccess,
-    is_moved: bool,
-) -> Vec<DisplacedName> {
+) -> Option<PathBuf> {
     let above = git.join(folder);
-    match lstat(&above) {
-        // Git would follow a link.
-        Ok(found) if !FileType::from_raw_mode(found.st_mode).is_dir() => {
-            return put_folder_aside(&above, access);
-        }
-        _ => {}
+    // Git would follow a link.
+    if !FileType::from_raw_mode(lstat(&above).ok()?.st_mode).is_dir() {
+        return Some(above);
     }
     let folder = match access.open(CWD, &above) {
-        Err(error) if is_gone(error) => return Vec::new(),
-        Err(_) => return put_folder_aside(&above, access),
+        Err(error) if is_gone(error) => return None,
+        Err(_) => return Some(above),
         Ok(folder) => folder,
     };
     let path = above.join(name);
-    match content(&folder, name) {
-        Some(text) if may_stay(&text) => Vec::new(),
-        Some(_) if !is_moved => vec![DisplacedName::Waiting(lossy(&path))],
-        None if lstat(&path).is_err() => Vec::new(),
-        _ => put_folder_aside(&path, access),
-    }
+    let stays = match content(&folder, name) {
+        Some(text) => may_stay(&text),
+        None => lstat(&path).is_err(),
+    };
+    (!stays).then_some(path)
 }
 
 /// The lines of a list that are commands.
@@ -164,18 +157,6 @@ fn merges_by_itself(options: &str) -> bool {
         let is_plain = !line.starts_with('[') && !line.ends_with('\\');
         line == "[options]" || is_plain && (!key.trim().eq_ignore_ascii_case(STRATEGY) || is_own(value))
     })
-}
-
-impl From<Vec<StoppedWork>> for StoppedWorks {
-    fn from(works: Vec<StoppedWork>) -> Self {
-        Self(works.into_iter().map(|work| (work.git, work.runs)).collect())
-    }
-}
-
-impl From<StoppedWorks> for Vec<StoppedWork> {
-    fn from(works: StoppedWorks) -> Self {
-        works.0.into_iter().map(|(git, runs)| StoppedWork { git, runs }).collect()
-    }
 }
 
 #[cfg(test)]
