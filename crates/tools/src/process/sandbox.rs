@@ -15,6 +15,8 @@
 //! - `exact_path`: paths in JSON, byte for byte
 //! - `put_aside_name`: the names of what was put aside
 //! - `survey`: what of a project must be protected, as it is when a program starts
+//! - `overlap`: programs that run at the same time, in the same places
+//! - `settled`: what counts as having been there when a program began
 //! - `report`: what the kernel offers; [`SandboxReport`], [`SandboxMachine`]
 //! - `probe`: finding that out
 //! - `enclosure`: the init, and the way of a program into the sandbox
@@ -27,7 +29,8 @@
 //! - `aftermath`: what a program left at such names, at every depth
 //! - `search`: looking through a project for it
 //! - `new_repository`: a repository that a program made
-//! - `rebase`: a rebase that was under way
+//! - `rebase`: rebases and picks that stopped in the middle
+//! - `watched`: places at which nothing may be made
 //! - `tool_link`: links on the way to places of tools
 //! - `likeness`: whether something new is a copy
 //! - `losses`: what a program wrote to folders that are gone with it
@@ -42,6 +45,7 @@ mod access;
 pub(super) mod aftermath;
 #[cfg(target_os = "linux")]
 pub(super) mod enclosure;
+#[cfg(target_os = "linux")]
 mod exact_path;
 #[cfg(target_os = "linux")]
 mod fault;
@@ -61,6 +65,8 @@ mod losses;
 mod mounts;
 #[cfg(target_os = "linux")]
 mod new_repository;
+#[cfg(target_os = "linux")]
+pub(super) mod overlap;
 mod policy;
 #[cfg(target_os = "linux")]
 pub(super) mod probe;
@@ -78,11 +84,16 @@ mod seccomp;
 mod secrets;
 mod settings;
 #[cfg(target_os = "linux")]
+pub(super) mod settled;
+#[cfg(target_os = "linux")]
 mod stage;
+#[cfg(target_os = "linux")]
 pub(super) mod survey;
 #[cfg(target_os = "linux")]
 mod tool_link;
 mod toolchain;
+#[cfg(target_os = "linux")]
+mod watched;
 
 pub(crate) use policy::is_of_its_own;
 pub use policy::{SandboxMode, SandboxNetwork, SandboxPolicy};

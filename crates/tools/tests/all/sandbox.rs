@@ -22,6 +22,7 @@ mod everyday;
 mod excess;
 mod hostile;
 mod losses;
+mod overlap;
 mod permits;
 mod places;
 mod secrets;
@@ -207,6 +208,7 @@ fn it_is_the_same_for_an_ordinary_user() {
         "sandbox::depth::names_that_are_not_there_cannot_be_made_for_good_in_subfolders",
         "sandbox::depth::protected_files_in_subfolders_cannot_be_changed",
         "sandbox::excess::folders_that_a_command_closed_are_looked_into",
+        "sandbox::overlap::what_one_command_made_and_took_away_another_does_not_make_for_good",
         "sandbox::walls::each_part_stops_what_it_is_for",
         "sandbox::walls::names_that_are_not_there_cannot_be_made_for_good",
         "sandbox::walls::nothing_is_changed_in_a_project_that_can_only_be_read",

@@ -85,10 +85,10 @@ pub(in crate::process) struct ProjectSurvey {
     pub(super) git: Vec<PathBuf>,
     /// Of the folders of git's, those of worktrees and submodules among them, the ones that are not mounted because nothing
     /// in them would run. They are looked at again in the end.
-    #[serde(skip)]
+    #[serde(with = "exact_path::list")]
     pub(super) loose: BTreeSet<PathBuf>,
     /// The same of the names: copies of others, in repositories and worktrees that are in folders of the project.
-    #[serde(skip)]
+    #[serde(with = "exact_path::list")]
     pub(super) copies: BTreeSet<PathBuf>,
 }
 
@@ -250,9 +250,8 @@ fn read(path: &Path, below: &Path) -> IndexedFolder {
     }
     folder.folders.sort();
     if signs.are_those_of_git() {
-        // A repository without a work tree. Its many folders of objects hold nothing that git would run.
+        // A repository without a work tree. What else is in it is looked at all the same: anybody can make the signs.
         folder.git.push(path.to_owned());
-        folder.folders.retain(|inner| !inner.ends_with("objects"));
     }
     folder
 }
@@ -274,12 +273,15 @@ impl PlaceKind {
     /// By the path below the project.
     pub(super) fn of(below: &Path, is_folder: bool) -> Self {
         let name = below.file_name().unwrap_or_default();
-        if name == ".git" {
+        if is_put_aside(name) {
+            // Also where any end of a name is protected.
+            Self::Other
+        } else if name == ".git" {
             // What is no folder says where git's is.
             if is_folder { Self::Git } else { Self::Protected }
         } else if has_protected_name(below) {
             Self::Protected
-        } else if is_folder && !is_put_aside(name) && !FILLED_BY_TOOLS.iter().any(|known| name == *known) {
+        } else if is_folder && !FILLED_BY_TOOLS.iter().any(|known| name == *known) {
             Self::Folder
         } else {
             Self::Other
@@ -352,11 +354,7 @@ impl ProjectSurvey {
 
 /// The time that the file system writes down for what is changed now.
 pub(super) fn coarse_time() -> Changed {
-    #[cfg(target_os = "linux")]
-    let clock = ClockId::RealtimeCoarse;
-    #[cfg(not(target_os = "linux"))]
-    let clock = ClockId::Realtime;
-    let now = clock_gettime(clock);
+    let now = clock_gettime(ClockId::RealtimeCoarse);
     (now.tv_sec, now.tv_nsec)
 }
 
@@ -409,7 +407,8 @@ mod tests {
         }
         let names = ["AGENTS.md", "a/b/.vscode", "a/linked/.git"];
         let git = ["a/nested/.git", "bare"];
-        let folders = ["", "a", "a/b", "a/linked", "a/nested", "bare", "bare/refs"];
+        let folders =
+            ["", "a", "a/b", "a/linked", "a/nested", "bare", "bare/objects", "bare/objects/aa", "bare/refs"];
         check(folder.path(), &folders, &names, &git);
         check(folder.path(), &folders, &names, &git);
 
@@ -422,7 +421,8 @@ mod tests {
             check(folder.path(), &folders, &["AGENTS.md", "a/b/.vscode", "a/linked/.git"], &git);
         }
         fs::remove_dir_all(folder.path().join("a")).unwrap();
-        check(folder.path(), &["", "bare", "bare/refs"], &["AGENTS.md"], &["bare"]);
+        let folders = ["", "bare", "bare/objects", "bare/objects/aa", "bare/refs"];
+        check(folder.path(), &folders, &["AGENTS.md"], &["bare"]);
     }
 
     #[test]
