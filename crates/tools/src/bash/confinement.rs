@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use everturn_model::permission::Action;
+use everturn_model::permission::{Action, Policy};
 use serde_json::{Map, Value, json};
 
 use super::BashInput;
 use crate::process::sandbox::{
     SandboxMode, SandboxNetwork, SandboxPart, SandboxPolicy, SandboxSettings, hide_secrets, is_of_its_own,
 };
-use crate::scope::{PathAccess, Scope, real};
+use crate::scope::{PROTECTED, PathAccess, Scope, real};
 use crate::shell::{Analysis, exact};
 use crate::tool::{Context, Need};
 
@@ -141,4 +141,39 @@ fn network(sandbox: &SandboxSettings, commands: &[String]) -> SandboxNetwork {
 /// What of that which must be allowed is a program: a file that is written reaches nothing.
 fn programs(commands: &[String]) -> Vec<String> {
     commands.iter().filter(|command| !command.starts_with("> ")).cloned().collect()
+}
+
+/// What a person may be asked for when a command is kept from something: nobody is told to ask for what is denied.
+#[derive(Debug)]
+pub(super) struct Offers {
+    rules: Option<Policy>,
+    commands: Vec<String>,
+}
+
+impl Offers {
+    /// Those for a command in its scope.
+    pub(super) fn of(command: &str, workdir: &Path, scope: &Scope) -> Self {
+        let rules = scope.sandbox.as_ref().and_then(|sandbox| sandbox.rules.clone());
+        Self { rules, commands: Analysis::of(command, workdir, scope).commands }
+    }
+
+    /// To run it outside.
+    pub(super) fn outside(&self) -> bool {
+        self.offers(OUTSIDE, &self.commands)
+    }
+
+    /// To let it use the network.
+    pub(super) fn network(&self) -> bool {
+        self.offers(NETWORK, &programs(&self.commands))
+    }
+
+    /// To change protected files.
+    pub(super) fn change(&self, names: &[String]) -> bool {
+        self.offers(PROTECTED, names)
+    }
+
+    fn offers(&self, permission: &str, patterns: &[String]) -> bool {
+        let denied = |rules: &Policy| rules.decide(&[], permission, patterns) == Action::Deny;
+        !self.rules.as_ref().is_some_and(denied)
+    }
 }

@@ -24,6 +24,7 @@ mod hostile;
 mod losses;
 mod permits;
 mod places;
+mod refusals;
 mod secrets;
 mod walls;
 mod work;
