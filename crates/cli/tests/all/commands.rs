@@ -359,3 +359,25 @@ fn a_run_answers_everything_that_is_asked_at_once() {
         assert_eq!(outcome.stdout.matches(['✓', '✗']).count(), 3, "{}", outcome.stdout);
     }
 }
+
+#[test]
+fn a_script_plays_on_in_a_session_that_was_imported() {
+    let home = Home::new();
+    let write = |name: &str| json!({"name": "write", "input": {"filePath": name, "content": "x"}});
+    let script = json!([{"tools": [write("a")]}, {"tools": [write("b")]}, {"text": "all done"}]);
+    std::fs::write(home.work().join("play.json"), script.to_string()).unwrap();
+    assert_eq!(home.run(&["run", "--model", "scripted/./play.json", "go"]).status, Some(0));
+    let listed = parse(&home.run(&["session", "list", "--json"]).success());
+    let id = listed[0]["id"].as_str().unwrap();
+    home.run(&["session", "export", id, "-o", "export.json"]).success();
+    for name in ["a", "b"] {
+        std::fs::remove_file(home.work().join(name)).unwrap();
+    }
+    let other = Home::new();
+    for name in ["play.json", "export.json"] {
+        std::fs::copy(home.work().join(name), other.work().join(name)).unwrap();
+    }
+    other.run(&["session", "import", "export.json"]).success();
+    let ran = other.run(&["run", "--yes", "--model", "scripted/./play.json", "-s", id, "go"]);
+    assert_eq!((ran.status, ran.stdout.ends_with("all done\n")), (Some(0), true), "{ran:?}");
+}
