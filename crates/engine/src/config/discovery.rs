@@ -15,7 +15,7 @@ use super::layer::{self, ConfigLayer, FileStamps, merge};
 use super::problem::ConfigProblem;
 use super::project::{self, ProjectRequest, path_of, put_at};
 use super::rules::{caution, fold_tools, rules};
-use super::sandbox_choice::{SandboxChoice, SandboxWish};
+use super::sandbox_choice::{SandboxChoice, SandboxStrength, SandboxWish};
 use super::sources::{ConfigSources, project_folders};
 use super::trust::Trust;
 use super::{
@@ -144,6 +144,12 @@ impl ConfigLayers {
         all
     }
 
+    /// The file of the person's that says something last.
+    fn person_file_of(&self, key: &str) -> Option<String> {
+        let mut layers = self.last.iter().rev().chain(self.first.iter().rev());
+        layers.find(|layer| layer.values.contains_key(key)).map(|layer| layer.name.clone())
+    }
+
     /// The file that says something last.
     fn file_of(&self, path: &[&str]) -> String {
         let says = |values: &Map| {
@@ -155,13 +161,16 @@ impl ConfigLayers {
             layers.iter().rev().find(|layer| says(&layer.values)).map(|layer| layer.name.clone())
         };
         let by_project = says(&self.granted) || says(&self.request.allowed);
-        let project = by_project.then(|| "the project's configuration".to_owned());
+        let project = by_project.then(|| PROJECT.to_owned());
         file(&self.last)
             .or(project)
             .or_else(|| file(&self.first))
             .unwrap_or_else(|| "the environment".to_owned())
     }
 }
+
+/// What the files of a project are called where their values are already one.
+const PROJECT: &str = "the project's configuration";
 
 /// A configuration in the making.
 struct ConfigReading<'s> {
@@ -240,7 +249,13 @@ impl ConfigReading<'_> {
         wrong.extend(of_project);
         let file = layers.file_of(&["sandbox"]);
         self.problems.extend(wrong.into_iter().map(|what| ConfigProblem::in_file(&file, what)));
-        SandboxWish::settle(person, project)
+        let of_person = person.strength == Some(SandboxStrength::Off);
+        let choice = SandboxWish::settle(person, project);
+        let off_by = (choice.strength == SandboxStrength::Off).then(|| {
+            let own = || layers.person_file_of("sandbox").unwrap_or_else(|| "the environment".to_owned());
+            if of_person { own() } else { PROJECT.to_owned() }
+        });
+        SandboxChoice { off_by, ..choice }
     }
 
     /// Fills the places of texts. A setting that names what cannot be read is left out.
