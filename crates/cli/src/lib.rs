@@ -24,6 +24,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use commands::run::RefusedWork;
+
 /// The variables that a person may need at any command; the README has them all.
 const ENVIRONMENT: &str = "Environment:
   EVERTURN_DATA        the data folder
@@ -135,7 +137,7 @@ pub fn run() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             table::complain(&error);
-            ExitCode::FAILURE
+            if error.is::<RefusedWork>() { ExitCode::from(RefusedWork::STATUS) } else { ExitCode::FAILURE }
         }
     }
 }

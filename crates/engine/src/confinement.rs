@@ -7,8 +7,9 @@ use everturn_model::SessionId;
 use everturn_model::permission::{Action, Policy, Rule};
 use everturn_tools::Scope;
 use everturn_tools::bash::{NETWORK, OUTSIDE};
+use everturn_tools::mcp::ServerConfinement;
 use everturn_tools::process::sandbox::{
-    SandboxMachine, SandboxMode, SandboxNetwork, SandboxPolicy, SandboxSettings,
+    SandboxMachine, SandboxMode, SandboxNetwork, SandboxPart, SandboxSettings,
 };
 
 use crate::Config;
@@ -57,13 +58,29 @@ impl Confinement {
         Some(SandboxSettings { mode, temporary, ..settings })
     }
 
-    /// What MCP servers of a place run in, where they are confined.
-    pub(crate) fn of_servers(&self, config: &Config, worktree: &Path) -> Option<SandboxPolicy> {
-        let agents = config.agents();
-        let everybody = Policy::new(Vec::new());
-        let agent = agents.named(&agents.default_name());
-        let settings = self.settings(config, agent.map_or(&everybody, |agent| &agent.policy))?;
-        (!settings.parts.is_empty()).then(|| settings.policy(&self.scope(worktree, worktree, None)))
+    /// What MCP servers of a place run in, where they are confined. Nobody is asked when one starts, so it must be allowed
+    /// to use the network where it cannot be kept from that.
+    pub(crate) fn of_servers(&self, config: &Config, worktree: &Path) -> ServerConfinement {
+        let settings = self.settings(config, &server_policy(config));
+        let cuts_off =
+            settings.as_ref().is_some_and(|settings| settings.parts.contains(&SandboxPart::Network));
+        if server_network(config) == SandboxNetwork::Own && !cuts_off {
+            let missing = match settings {
+                None => "without a sandbox".to_owned(),
+                Some(_) => format!("without a {}", SandboxPart::Network),
+            };
+            return ServerConfinement::Impossible(format!(
+                "it is not started: the rule `{NETWORK}` does not allow it to use the network, and {missing} it cannot be \
+                 kept from that"
+            ));
+        }
+        match settings.filter(|settings| !settings.parts.is_empty()) {
+            Some(settings) => {
+                let policy = settings.policy(&self.scope(worktree, worktree, None));
+                ServerConfinement::Sandbox(Box::new(policy))
+            }
+            None => ServerConfinement::Open,
+        }
     }
 
     /// Where calls in a place work.
@@ -81,17 +98,14 @@ impl Confinement {
         let parts = self.machine.parts()?.clone();
         let tools = self.machine.tools()?;
         let choice = &config.sandbox;
-        let network = match policy.decide(&[], NETWORK, &["*".to_owned()]) {
-            Action::Allow => SandboxNetwork::Host,
-            Action::Ask | Action::Deny => SandboxNetwork::Own,
-        };
+        let network = network(policy);
         let Paths { state, config, opencode, data, .. } = &*self.paths;
         let ours = [state, config, opencode, data].into_iter().filter(|folder| folder.is_absolute());
         let hidden: Vec<PathBuf> = ours.cloned().collect();
         Some(SandboxSettings {
             mode: choice.strength.mode()?,
             network,
-            network_rules: Some(policy.clone()),
+            rules: Some(policy.clone()),
             parts,
             readable: choice.readable.iter().chain(&tools.readable).cloned().collect(),
             writable: choice.writable.iter().chain(&tools.writable).cloned().collect(),
@@ -99,6 +113,25 @@ impl Confinement {
             temporary: None,
         })
     }
+}
+
+/// What programs without a command line reach by network.
+fn network(policy: &Policy) -> SandboxNetwork {
+    match policy.decide(&[], NETWORK, &["*".to_owned()]) {
+        Action::Allow => SandboxNetwork::Host,
+        Action::Ask | Action::Deny => SandboxNetwork::Own,
+    }
+}
+
+/// The rules for MCP servers: they work for every agent, and go by what the default one may do.
+fn server_policy(config: &Config) -> Policy {
+    let agents = config.agents();
+    agents.named(&agents.default_name()).map_or_else(|| Policy::new(Vec::new()), |agent| agent.policy.clone())
+}
+
+/// What MCP servers that are confined reach by network.
+pub(crate) fn server_network(config: &Config) -> SandboxNetwork {
+    network(&server_policy(config))
 }
 
 /// What rules say where there is a whole sandbox, and what people have approved. To leave it must be allowed by name: who
@@ -125,7 +158,7 @@ pub(crate) fn folder_name(session: &SessionId) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use everturn_tools::process::sandbox::{SandboxPart, ToolPlaces};
+    use everturn_tools::process::sandbox::ToolPlaces;
     use serde_json::{Value, json};
 
     use super::*;
@@ -150,8 +183,8 @@ mod tests {
         let config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
         let policy = config.agents().named(agent).unwrap().policy.clone();
         let settings = confinement(machine).of_commands(&config, &policy, &SessionId::from("ses_1"))?;
-        assert_eq!(settings.network_rules, Some(policy), "single commands go by the same rules");
-        Some(SandboxSettings { network_rules: None, ..settings })
+        assert_eq!(settings.rules, Some(policy), "single commands go by the same rules");
+        Some(SandboxSettings { rules: None, ..settings })
     }
 
     #[test]
@@ -159,7 +192,7 @@ mod tests {
         let usual = SandboxSettings {
             mode: SandboxMode::Workspace,
             network: SandboxNetwork::Host,
-            network_rules: None,
+            rules: None,
             parts: SandboxPart::ALL.into(),
             readable: Vec::new(),
             writable: Vec::new(),

@@ -15,7 +15,7 @@ use everturn_tools::mcp::{
     ConfinedServers, Launch, McpOptions, McpTiming, ResourceContent, ServerDefinition, Servers,
 };
 use everturn_tools::process::Launcher;
-use everturn_tools::process::sandbox::SandboxMachine;
+use everturn_tools::process::sandbox::{SandboxMachine, SandboxNetwork};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +23,7 @@ pub use everturn_tools::mcp::{Resource, ServerStatus};
 
 use crate::config::SandboxChoice;
 use crate::configurations::Configurations;
-use crate::confinement::Confinement;
+use crate::confinement::{Confinement, server_network};
 use crate::lifecycle::Lifecycle;
 use crate::options::Paths;
 use crate::projects::Location;
@@ -129,9 +129,9 @@ impl ConfiguredServers {
     }
 
     /// What tells one set of servers from another, whether they are held or not.
-    fn digest(&self, sandbox: &SandboxChoice) -> String {
+    fn digest(&self, sandbox: &SandboxChoice, network: SandboxNetwork) -> String {
         let mut hash = blake3::Hasher::new();
-        hash.update(format!("{sandbox:?}{:?}", self.brought).as_bytes());
+        hash.update(format!("{sandbox:?}{network:?}{:?}", self.brought).as_bytes());
         for (name, server) in &self.servers {
             hash.update(name.as_bytes()).update(b"\0").update(server.fingerprint().as_bytes());
             hash.update(&[u8::from(server.enabled)]);
@@ -281,7 +281,7 @@ impl McpServers {
             return None;
         }
         let configured = &config.mcp;
-        let key = (location.worktree.clone(), configured.digest(&config.sandbox));
+        let key = (location.worktree.clone(), configured.digest(&config.sandbox, server_network(config)));
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         self.leave_others(&mut sets, &key, &location.directory);
         if configured.servers.is_empty() {
@@ -341,9 +341,11 @@ pub fn confined_servers(config: &Config, paths: Paths, machine: SandboxMachine) 
 fn confined(confinement: &Confinement, config: &Config, worktree: &Path) -> Option<ConfinedServers> {
     let configured = &config.mcp;
     let all = || configured.servers.keys().cloned().collect();
-    let names = if config.sandbox.own_servers { all() } else { configured.brought.clone() };
-    let policy = (!names.is_empty()).then(|| confinement.of_servers(config, worktree));
-    Some(ConfinedServers { names, policy: policy?? })
+    let names: BTreeSet<String> = if config.sandbox.own_servers { all() } else { configured.brought.clone() };
+    if names.is_empty() {
+        return None;
+    }
+    Some(ConfinedServers { names, confinement: confinement.of_servers(config, worktree) })
 }
 
 /// Starts servers that were held and are trusted by now, and stops those that are trusted no more.

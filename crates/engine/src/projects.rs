@@ -339,6 +339,17 @@ impl Projects {
         Ok(held)
     }
 
+    /// The sessions of a place: of its repository, or of its very folder where it is in none. Everything outside of
+    /// repositories is one project, and its folders have nothing else in common.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub async fn sessions_here(&self, location: &Location, filter: Filter) -> Result<Vec<Session>, Error> {
+        let outside = location.project.id == GLOBAL;
+        let directory = outside.then(|| location.directory.display().to_string());
+        self.sessions(location, Filter { directory: directory.or(filter.directory), ..filter }).await
+    }
+
     /// The sessions of a location's project, without those of other clones of it. The filter's project is set here.
     ///
     /// # Errors

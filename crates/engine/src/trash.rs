@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use everturn_model::{Event, Millis, Session, SessionId};
 use everturn_store::{ArchivedSessions, Filter, Lease, Retention, Store};
-pub use everturn_store::{Swept, Tombstone};
+pub use everturn_store::{Erasure, Swept, Tombstone};
 
 use crate::Error;
 use crate::drains::{Drains, SessionPause};
@@ -195,6 +195,14 @@ impl Trash {
     /// When the disk refuses.
     pub async fn reclaim(&self) -> Result<Swept, Error> {
         Ok(self.store.sweep(Retention::default(), self.journal.mint().now()).await?)
+    }
+
+    /// Makes sure that nothing of what was deleted for good is in a file any more.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub async fn erase(&self) -> Result<Erasure, Error> {
+        Ok(self.store.erase_deleted().await?)
     }
 
     /// When a session was deleted for good; none if it was not.

@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use everturn_llm::ModelRequest;
 use everturn_model::permission::Policy;
+use everturn_model::session::ModelRef;
 use everturn_model::{EntryId, Event, Record, Session, Tree, fold, path};
 use everturn_store::{Lease, Store};
 use everturn_tools::{Scope, Snapshots};
@@ -118,19 +119,19 @@ impl ProviderTurns {
         Self { services }
     }
 
-    /// Runs one turn to its end; the tree comes back as it is then.
+    /// Runs one turn to its end; the tree comes back as it is then, with the model that answered or would go on.
     pub(crate) async fn run(
         &self,
         tree: Tree,
         work: NextWork,
         lease: &Lease,
         cancel: &CancellationToken,
-    ) -> Result<(TurnEnd, Tree), Error> {
+    ) -> Result<(TurnEnd, Tree, Option<ModelRef>), Error> {
         let mut span = WorkSpan::turn(&tree.session.id);
         let mut turn = Turn::new(&self.services, lease, cancel, tree, work);
         let end = turn.run().instrument(span.span()).await;
         span.end(TurnEnd::outcome(&end, cancel));
-        Ok((end?, turn.tree))
+        Ok((end?, turn.tree, turn.work.model))
     }
 }
 
@@ -209,6 +210,7 @@ impl<'r> Turn<'r> {
                 return self.refuse(&error).await;
             }
         };
+        self.work.model = Some(chosen.reference.clone());
         let snapshots = self.services.snapshots.of(&config, &location);
         let before = files::capture(snapshots.clone());
 

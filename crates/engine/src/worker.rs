@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use everturn_model::fault::Fault;
 use everturn_model::inbox::Delivery;
+use everturn_model::session::ModelRef;
 use everturn_model::{EntryId, Session, SessionId, Tree};
 use everturn_store::Lease;
 use tokio::sync::Semaphore;
@@ -254,8 +255,10 @@ impl Worker {
         };
         // Prompts may have come while a call waited for a person.
         tree = self.refresh(settled).await?;
+        let mut model = None;
         let end = loop {
             let Some(mut work) = next_work(&tree) else { break TurnEnd::Done };
+            work.model = model;
             self.drains.begin(&session.id, tree.session.interrupts);
             let stopped = self.drains.stopped_prompts(&tree);
             if is_stopped(&tree, &work, &stopped) {
@@ -268,7 +271,8 @@ impl Worker {
                     break TurnEnd::Done;
                 }
             }
-            let (end, after) = self.turns.run(tree, work, lease, cancel).await?;
+            let (end, after, answering) = self.turns.run(tree, work, lease, cancel).await?;
+            model = answering;
             tree = self.refresh(after).await?;
             match end {
                 TurnEnd::Continue => {}
@@ -359,6 +363,8 @@ fn is_deleted(error: &Error, id: &SessionId) -> bool {
 pub(crate) struct NextWork {
     /// The prompts to promote, in this order.
     pub(crate) promote: Vec<EntryId>,
+    /// The model of the turn before, where this process ran it.
+    pub(crate) model: Option<ModelRef>,
 }
 
 /// Steers are promoted at once, all of them; a queued prompt only when nothing else is left, one at a time.
@@ -374,7 +380,7 @@ pub(crate) fn next_work(tree: &Tree) -> Option<NextWork> {
     if promote.is_empty() && !tree.session.open {
         promote.extend(of(Delivery::Queue).next());
     }
-    (tree.session.open || !promote.is_empty()).then_some(NextWork { promote })
+    (tree.session.open || !promote.is_empty()).then_some(NextWork { promote, model: None })
 }
 
 /// Whether somebody stopped everything that a turn would be about, before it began.

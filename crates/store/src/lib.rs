@@ -57,7 +57,7 @@ pub use query::{
 };
 pub use store::Store;
 pub use upkeep::{
-    Audit, BlobUse, CheckReport, Collected, DiskUse, FOLD_VERSION, FreeSpace, LargeSession, Rebuilt,
+    Audit, BlobUse, CheckReport, Collected, DiskUse, Erasure, FOLD_VERSION, FreeSpace, LargeSession, Rebuilt,
     RebuiltAll, Retention, RowTable, Scrub, Scrubbed, SessionCheck, SessionProblem, SetAside, Swept,
     Tombstone, TrashUse,
 };

@@ -36,5 +36,5 @@ pub use disk::{BlobUse, DiskUse, LargeSession, TrashUse};
 pub use rebuild::{FOLD_VERSION, Rebuilt, RebuiltAll};
 pub use scrub::{Scrub, Scrubbed};
 pub use set_aside::SetAside;
-pub use trash::{FreeSpace, Retention, Swept, Tombstone};
+pub use trash::{Erasure, FreeSpace, Retention, Swept, Tombstone};
 pub use verify::{CheckReport, RowTable, SessionCheck, SessionProblem};

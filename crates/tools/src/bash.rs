@@ -20,6 +20,7 @@ use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -28,7 +29,9 @@ use serde_json::{Map, Value, json};
 use tokio::net::unix::pipe;
 
 use self::capture::{Capture, Captured};
+use self::confinement::Offers;
 pub use self::jobs::Jobs;
+use self::refusal::CommandPlace;
 use self::running::RunningCommand;
 use crate::bound::OutputLimits;
 use crate::input::{decode, schema};
@@ -238,23 +241,24 @@ impl BashTool {
         let policy = confinement::policy(&input, workdir, &context);
         let (program, reader) = self.start(&input.command, workdir, policy.clone()).await?;
         let timeout = Duration::from_millis(input.timeout.unwrap_or(TIMEOUT_DEFAULT));
-        let home = context.scope.home.clone();
+        let scope = Arc::clone(&context.scope);
         let mut running = RunningCommand::new(program, reader, context);
         let ending = running.follow(timeout).await;
         let gone = running.settle(self.drain).await;
-        let mut note = note(ending, &gone, timeout);
+        let offers = || Offers::of(&input.command, workdir, &scope);
+        let mut note = note(ending, &gone, timeout, offers);
         let exit = match ending {
             CommandEnding::Exited(exit) => exit.code(),
             CommandEnding::TimedOut | CommandEnding::Cancelled => None,
         };
         let captured = running.finish(self.limits).await;
-        let refused = policy.as_ref().zip(exit).and_then(|(policy, exit)| match exit {
-            0 => refusal::explain_success(policy, &home, workdir, &captured.live),
-            _ => refusal::explain(policy, &home, workdir, &input.command, &captured.live),
+        let refused = policy.as_ref().zip(exit).and_then(|(policy, exit)| {
+            let place = CommandPlace { policy, home: &scope.home, workdir };
+            place.refusal(&input.command, exit, &captured.bounded.text, &captured.live)
         });
         if let Some(refused) = refused {
             note.push_str(if note.is_empty() { "" } else { " " });
-            note.push_str(&refused);
+            note.push_str(&refused.told(&offers()));
         }
         Ok(output(input.command, exit, &note, captured))
     }
@@ -304,7 +308,7 @@ impl BashTool {
 }
 
 /// What the model must know about the end besides the output.
-fn note(ending: CommandEnding, gone: &Cleanup, timeout: Duration) -> String {
+fn note(ending: CommandEnding, gone: &Cleanup, timeout: Duration, offers: impl FnOnce() -> Offers) -> String {
     let mut note = match ending {
         CommandEnding::Exited(Exit::Lost) => {
             "(The command was stopped: the process that watched over it was killed.)".to_owned()
@@ -334,7 +338,9 @@ fn note(ending: CommandEnding, gone: &Cleanup, timeout: Duration) -> String {
         ));
     }
     if let Some(lost) = gone.lost.told() {
-        add(format!("(What the command {lost}. `outside_sandbox` asks the person to run it outside.)"));
+        let offer =
+            if offers().outside() { " `outside_sandbox` asks the person to run it outside." } else { "" };
+        add(format!("(What the command {lost}.{offer})"));
     }
     note
 }

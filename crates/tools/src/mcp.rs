@@ -43,7 +43,7 @@ pub use connection::{Connection, Peer};
 pub use content::{EmbeddedResource, McpContent, ResourceContent};
 pub use definition::{InvalidServer, ServerAddress, ServerDefinition};
 pub use inbox::CallProgress;
-pub use servers::{ConfinedServers, Launch, McpOptions, McpTiming, ServerStatus, Servers};
+pub use servers::{ConfinedServers, Launch, McpOptions, McpTiming, ServerConfinement, ServerStatus, Servers};
 
 /// The largest message that is taken from a server or sent to one, in bytes: what an event of a stream may have, however
 /// the message comes.

@@ -2,6 +2,7 @@
 //! for a sandbox and what is wrong with the configuration of the folder.
 
 use std::io;
+use std::path::Path;
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -59,15 +60,25 @@ impl DoctorCommand {
             }
             let report = store.verify_all(self.set_aside.then(table::now)).await?;
             show(&store, &report, &store.disk_use().await?).await?;
-            show_sandbox();
+            let folder = settings::working_folder()?;
+            show_sandbox(&folder)?;
             show_configuration()?;
             if report.is_sound() { Ok(()) } else { bail!("not everything is in order: see above") }
         })
     }
 }
 
-/// What this machine offers for a sandbox around commands.
-fn show_sandbox() {
+/// What this machine offers for a sandbox around commands, and what becomes of it in a folder.
+fn show_sandbox(folder: &Path) -> Result<()> {
+    show_sandbox_parts();
+    if let Some(by) = &settings::config_quietly(folder)?.sandbox.off_by {
+        let folder = folder.display();
+        table::line(format!("commands run without a sandbox in {folder}: `sandbox` is `off` in {by}"));
+    }
+    Ok(())
+}
+
+fn show_sandbox_parts() {
     let Some(supervisor) = settings::supervisor() else {
         table::line(
             "sandbox: there is none on this system, and each command is asked about (`outside_sandbox`), unless a rule \
@@ -93,7 +104,7 @@ fn show_sandbox() {
     table::rows(&["sandbox", "available", "for"], rows);
     table::line(match report.level() {
         SandboxLevel::Full => {
-            "commands run in a sandbox, unless `sandbox` is `off` in the configuration".to_owned()
+            "commands run in a sandbox".to_owned()
         }
         SandboxLevel::Namespaces | SandboxLevel::Landlock => {
             "commands run in what there is of a sandbox, and each is asked about (`outside_sandbox`), unless a rule of \

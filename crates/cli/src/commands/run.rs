@@ -6,6 +6,7 @@
 
 mod output;
 
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -37,8 +38,33 @@ const LONGEST_SUBJECT: usize = 200;
 const DELETION: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(20);
 
+/// What a script can tell by how it ended.
+const STATUSES: &str = "Exit status:
+  0  the prompt was answered
+  1  it was not
+  2  the arguments are wrong
+  3  something was refused, or a question was asked, and the work stopped there";
+
+/// The work stopped because nobody was there to allow or answer something. It has been told what.
+#[derive(Debug)]
+pub(crate) struct RefusedWork;
+
+impl fmt::Display for RefusedWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the work stopped where something was refused")
+    }
+}
+
+impl std::error::Error for RefusedWork {}
+
+impl RefusedWork {
+    /// How the process ends then.
+    pub(crate) const STATUS: u8 = 3;
+}
+
 /// Answer one prompt here and now
 #[derive(Debug, Args)]
+#[command(after_help = STATUSES)]
 pub(crate) struct RunCommand {
     /// The prompt
     #[arg(required = true)]
@@ -52,7 +78,7 @@ pub(crate) struct RunCommand {
     /// Go on in this session
     #[arg(short, long, value_name = "ID")]
     session: Option<String>,
-    /// Go on in the newest session of this project
+    /// Go on in the newest session of this project, or of this folder outside of repositories
     #[arg(short = 'c', long = "continue", conflicts_with = "session")]
     newest: bool,
     /// Say yes to every permission request instead of no; this trusts no project
@@ -121,6 +147,7 @@ impl RunCommand {
         }
         match shown.failure() {
             Some(failure) => bail!(failure.text().to_owned()),
+            None if shown.is_refused() => Err(RefusedWork.into()),
             None => Ok(()),
         }
     }
@@ -131,7 +158,7 @@ impl RunCommand {
             (Some(id), _) => Some(lookup::listed(engine, id).await?),
             (None, true) => {
                 let filter = Filter { roots: true, limit: Some(1), ..Filter::default() };
-                let newest = engine.projects().sessions(location, filter).await?.into_iter().next();
+                let newest = engine.projects().sessions_here(location, filter).await?.into_iter().next();
                 Some(newest.context("there is no session to go on in")?)
             }
             (None, false) => None,
@@ -340,6 +367,7 @@ impl RunCommand {
         match answered {
             Ok(()) => {
                 if let Some(note) = note {
+                    shown.refuse();
                     table::note(note);
                 }
                 Ok(())

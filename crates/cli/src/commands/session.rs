@@ -30,9 +30,9 @@ const LARGEST: u64 = 1 << 30;
 /// List, search, show, export, import, archive and delete sessions
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionCommand {
-    /// The newest sessions of this project
+    /// The newest sessions of this project, or of this folder outside of repositories
     List {
-        /// Of all projects
+        /// Of all projects and folders
         #[arg(short, long)]
         all: bool,
         /// The archived ones, which are not listed otherwise
@@ -140,7 +140,7 @@ impl SessionCommand {
                 let sessions = if all {
                     engine.sessions().list(filter).await?
                 } else {
-                    engine.projects().sessions(&engine.projects().location(None).await?, filter).await?
+                    engine.projects().sessions_here(&engine.projects().location(None).await?, filter).await?
                 };
                 list(&sessions, none, json);
                 Ok(())

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Subcommand;
 use everturn_engine::Engine;
+use everturn_engine::trash::Erasure;
 use everturn_interop::opencode::v1;
 use everturn_model::Session;
 use serde_json::{Value, json};
@@ -68,6 +69,22 @@ async fn list(engine: &Engine, json: bool) -> Result<()> {
     Ok(())
 }
 
+/// Takes what was deleted for good out of the files that it was in, and says what keeps it. It is deleted either way.
+pub(super) async fn erase(engine: &Engine) {
+    match engine.trash().erase().await {
+        Ok(Erasure::Done) => {}
+        Ok(Erasure::HeldUp) => table::note(
+            "another process was reading: the write-ahead log may hold what was deleted until it is written over",
+        ),
+        Ok(Erasure::UpToServer) => table::note(
+            "the database server may hold what was deleted in its files, its log and its backups until they are recycled",
+        ),
+        Err(error) => {
+            table::note(format!("what was deleted may still be in free space of the database: {error}"));
+        }
+    }
+}
+
 /// A session as clients know it, and since when it has been in the trash.
 fn described(session: &Session) -> Value {
     let mut value = v1::session_info(session);
@@ -86,6 +103,9 @@ async fn empty(engine: &Engine, least_age: Duration, yes: bool, json: bool) -> R
         }
     }
     let swept = engine.trash().sweep(least_age).await?;
+    if !swept.purged.is_empty() {
+        erase(engine).await;
+    }
     if json {
         table::json(&json!({
             "purged": swept.purged,

@@ -354,8 +354,104 @@ fn a_run_answers_everything_that_is_asked_at_once() {
     for (options, answered) in [(&[][..], false), (&["--yes"][..], true)] {
         let run = [&["run", "--model", "scripted/./ask.json", "go"], options].concat();
         let outcome = home.run(&run);
-        assert_eq!(outcome.status, Some(0), "{options:?}: {}", outcome.stderr);
+        // The question has nobody to answer it, with --yes too, and the work stops there.
+        assert_eq!(outcome.status, Some(3), "{options:?}: {}", outcome.stderr);
         assert_eq!(outcome.stdout.matches('✓').count() == 2, answered, "{}", outcome.stdout);
         assert_eq!(outcome.stdout.matches(['✓', '✗']).count(), 3, "{}", outcome.stdout);
     }
+}
+
+#[test]
+fn a_script_can_tell_that_something_was_refused() {
+    let home = Home::new();
+    let read = json!({"name": "read", "input": {"filePath": "/etc/hostname"}});
+    let script = json!([{"tools": [&read]}, {"text": "an answer"}]);
+    std::fs::write(home.work().join("ask.json"), script.to_string()).unwrap();
+    let refused = home.run(&["run", "--model", "scripted/./ask.json", "go"]);
+    let complaint = refused.stderr;
+    assert_eq!(refused.status, Some(3), "{complaint}");
+    assert!(
+        complaint.contains("`external_directory` was asked for and refused (/etc/*); --yes allows"),
+        "{complaint}"
+    );
+    assert!(complaint.ends_with("everturn: the work stopped where something was refused\n"), "{complaint}");
+    let allowed = home.run(&["run", "--yes", "--model", "scripted/./ask.json", "go"]);
+    assert_eq!(allowed.status, Some(0), "{}", allowed.stderr);
+    // What is refused to a subagent ends its work and not that of the session.
+    let task = json!({"description": "look", "prompt": "look outside", "subagent_type": "general"});
+    let delegating = json!([{"when": "outside", "tools": [read]},
+        {"when": "begin", "tools": [{"name": "task", "input": task}]}, {"when": "begin", "text": "an answer"}]);
+    std::fs::write(home.work().join("task.json"), delegating.to_string()).unwrap();
+    let delegated = home.run(&["run", "--model", "scripted/./task.json", "begin"]);
+    assert!(
+        delegated.stderr.contains("`external_directory` was asked for and refused"),
+        "{}",
+        delegated.stderr
+    );
+    assert_eq!(
+        (delegated.status, delegated.stdout.ends_with("an answer\n")),
+        (Some(0), true),
+        "{}",
+        delegated.stdout
+    );
+    // What a rule denies is told to the model, which goes on.
+    home.configure(&json!({"permission": {"external_directory": "deny"}}));
+    let denied = home.run(&["run", "--model", "scripted/./ask.json", "go"]);
+    assert_eq!((denied.status, denied.stdout.ends_with("an answer\n")), (Some(0), true), "{}", denied.stderr);
+    assert!(home.run(&["run", "--help"]).success().contains("3  something was refused"));
+}
+
+#[test]
+fn sessions_outside_repositories_belong_to_their_folder() {
+    let home = Home::new();
+    let script = json!([{"text": "an answer"}]);
+    for folder in ["one", "two"] {
+        std::fs::create_dir(home.work().join(folder)).unwrap();
+        std::fs::write(home.work().join(folder).join("play.json"), script.to_string()).unwrap();
+    }
+    let run = |folder: &str, arguments: &[&str]| {
+        let output = home.command(arguments).current_dir(home.work().join(folder)).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let ids = |folder: &str, more: &[&str]| {
+        let (status, listed, complaint) = run(folder, &[&["session", "list", "--json"], more].concat());
+        assert_eq!(status, Some(0), "{complaint}");
+        let listed = parse(&listed);
+        let ids = listed.as_array().unwrap().iter().map(|session| session["id"].as_str().unwrap().to_owned());
+        ids.collect::<Vec<String>>()
+    };
+    let play = ["run", "--model", "scripted/./play.json", "go"];
+    assert_eq!(run("one", &play).0, Some(0));
+    // The newest session of another folder was gone on in.
+    let (status, _, complaint) = run("two", &["run", "--continue", "--model", "scripted/./play.json", "go"]);
+    assert_eq!((status, complaint.as_str()), (Some(1), "everturn: there is no session to go on in\n"));
+    assert_eq!(run("two", &play).0, Some(0));
+    let (one, two) = (ids("one", &[]), ids("two", &[]));
+    assert_eq!((one.len(), two.len()), (1, 1));
+    assert_eq!(ids("one", &["--all"]), [two, one.clone()].concat());
+    assert_eq!(run("one", &["run", "--continue", "--model", "scripted/./play.json", "go"]).0, Some(0));
+    assert_eq!(ids("one", &[]), one);
+}
+
+#[test]
+fn a_script_plays_on_in_a_session_that_was_imported() {
+    let home = Home::new();
+    let write = |name: &str| json!({"name": "write", "input": {"filePath": name, "content": "x"}});
+    let script = json!([{"tools": [write("a")]}, {"tools": [write("b")]}, {"text": "all done"}]);
+    std::fs::write(home.work().join("play.json"), script.to_string()).unwrap();
+    assert_eq!(home.run(&["run", "--model", "scripted/./play.json", "go"]).status, Some(0));
+    let listed = parse(&home.run(&["session", "list", "--json"]).success());
+    let id = listed[0]["id"].as_str().unwrap();
+    home.run(&["session", "export", id, "-o", "export.json"]).success();
+    for name in ["a", "b"] {
+        std::fs::remove_file(home.work().join(name)).unwrap();
+    }
+    let other = Home::new();
+    for name in ["play.json", "export.json"] {
+        std::fs::copy(home.work().join(name), other.work().join(name)).unwrap();
+    }
+    other.run(&["session", "import", "export.json"]).success();
+    let ran = other.run(&["run", "--yes", "--model", "scripted/./play.json", "-s", id, "go"]);
+    assert_eq!((ran.status, ran.stdout.ends_with("all done\n")), (Some(0), true), "{ran:?}");
 }

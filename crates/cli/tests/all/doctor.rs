@@ -1,7 +1,7 @@
-//! `everturn doctor` on data that earlier versions left.
+//! `everturn doctor`: on data that earlier versions left, and on how commands are confined.
 
 use everturn_testkit::damage::nest_text;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::shell::Home;
 
@@ -54,4 +54,33 @@ fn a_session_with_data_that_is_nested_too_deep_is_mended() {
     assert!(audit.contains("rebuild") && audit.contains("\"cut\":["), "{audit}");
     let again = home.run(&["run", "--model", "scripted/demo", "--session", id, "and on"]);
     assert_eq!(again.status, Some(0), "{}", again.stderr);
+}
+
+#[test]
+fn a_sandbox_that_is_switched_off_is_told_with_who_said_so() {
+    let home = Home::new();
+    let last = |home: &Home| home.run(&["doctor"]).stdout.lines().last().unwrap().to_owned();
+    assert_eq!(last(&home), "commands run in a sandbox");
+    home.configure(&json!({"sandbox": {"mode": "off"}}));
+    let file = home.home().join(".config/opencode/opencode.json");
+    let off = format!(
+        "commands run without a sandbox in {}: `sandbox` is `off` in {}",
+        home.work().display(),
+        file.display()
+    );
+    assert_eq!(last(&home), off);
+    // A project says more at once, and less when it is trusted.
+    std::fs::create_dir(home.work().join(".git")).unwrap();
+    std::fs::write(home.work().join("opencode.json"), r#"{"sandbox": "read-only"}"#).unwrap();
+    assert_eq!(last(&home), "commands run in a sandbox");
+    home.configure(&json!({}));
+    std::fs::write(home.work().join("opencode.json"), r#"{"sandbox": "off"}"#).unwrap();
+    assert_eq!(last(&home), "commands run in a sandbox");
+    assert_eq!(home.run(&["trust", "--yes"]).status, Some(0));
+    let off = format!(
+        "commands run without a sandbox in {}: `sandbox` is `off` in {}",
+        home.work().display(),
+        "the project's configuration"
+    );
+    assert_eq!(last(&home), off);
 }

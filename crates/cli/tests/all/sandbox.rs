@@ -236,6 +236,34 @@ async fn the_network_is_for_the_commands_that_a_rule_names() {
 }
 
 #[tokio::test]
+async fn a_rule_about_the_network_holds_without_a_sandbox_too() {
+    let service = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = service.local_addr().unwrap().port();
+    let reach = format!("import socket; socket.create_connection(('127.0.0.1', {port}))\n");
+    let files = [("reach.py", reach.as_str())];
+    let rules = json!({"network": {"*": "deny", "python3 *": "allow"}, "outside_sandbox": "allow"});
+    for sandbox in ["off", "workspace"] {
+        let scene =
+            SandboxScene::new(&[("permission", rules.clone()), ("sandbox", json!(sandbox))], &files).await;
+        for (line, runs) in [("python3 reach.py", true), ("true && python3 reach.py", false)] {
+            for background in [false, true] {
+                let input = json!({"command": line, "description": "a test", "outside_sandbox": true,
+                    "background": background});
+                let state = scene.run("build", &input).await;
+                let refused = "Not allowed: a rule is against network on true, python3 reach.py. Find another way or say \
+                               that it cannot be done.";
+                let expected = if runs {
+                    (&json!("completed"), &json!(null))
+                } else {
+                    (&json!("error"), &json!(refused))
+                };
+                assert_eq!((&state["status"], &state["error"]), expected, "{sandbox}: {input}: {state}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn there_is_no_network_where_it_is_not_allowed() {
     let service = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let line = format!("exec 3<>/dev/tcp/127.0.0.1/{}", service.local_addr().unwrap().port());

@@ -313,3 +313,48 @@ fn a_retention_that_means_nothing_is_refused() {
     let error = home.run(&["serve", "--port", "0"]).failure(1);
     assert!(error.starts_with("everturn: `trash.keep` in the configuration must be"), "{error}");
 }
+
+#[test]
+fn nothing_of_what_was_deleted_for_good_is_in_any_file() {
+    let secret = "quenchlessmarmoset4711";
+    let script = json!([{"text": format!("the answer is {secret}")}]);
+    for purge in [&["session", "purge", "--yes"][..], &["trash", "empty", "--yes"]] {
+        let data = tempfile::tempdir().unwrap();
+        let mut home = Home::new();
+        home.set("EVERTURN_DATA", data.path());
+        // Not in the project, whose files are recorded.
+        let play = home.home().join("play.json");
+        let model = format!("scripted/{}", play.display());
+        std::fs::write(&play, script.to_string()).unwrap();
+        for prompt in [format!("say {secret}"), format!("{secret} {}", "long ".repeat(20_000))] {
+            let ran = home.run(&["run", "--model", &model, &prompt]);
+            assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+        }
+        std::fs::write(&play, r#"[{"text": "kept"}]"#).unwrap();
+        home.run(&["run", "--model", &model, "kept"]);
+        assert_ne!(holding(data.path(), secret), [""; 0], "it was there before");
+        let gone: Vec<String> = ids(&home, &LIST).into_iter().skip(1).collect();
+        let gone: Vec<&str> = gone.iter().map(String::as_str).collect();
+        home.run(&[&["session", "delete"], &gone[..]].concat()).success();
+        let named = if purge[0] == "session" { &gone[..] } else { &[] };
+        home.run(&[purge, named].concat()).success();
+        assert_eq!(ids(&home, &LIST).len(), 1);
+        assert_eq!(holding(data.path(), secret), [""; 0], "{purge:?}");
+    }
+}
+
+/// The files below a folder that hold a text.
+fn holding(folder: &Path, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(holding(&path, text));
+        } else if path.is_file()
+            && std::fs::read(&path).unwrap().windows(text.len()).any(|window| window == text.as_bytes())
+        {
+            found.push(path.display().to_string());
+        }
+    }
+    found
+}

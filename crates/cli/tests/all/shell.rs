@@ -43,6 +43,11 @@ impl Home {
         std::fs::write(folder.join("opencode.json"), config.to_string()).unwrap();
     }
 
+    /// The person's home.
+    pub(crate) fn home(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Where commands run.
     pub(crate) fn work(&self) -> &Path {
         self.work.path()

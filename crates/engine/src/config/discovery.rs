@@ -18,7 +18,7 @@ use super::layer::{self, ConfigLayer, FileStamps, merge, put_at};
 use super::problem::ConfigProblem;
 use super::project::{self, ProjectRequest, path_of};
 use super::rules::{fold_tools, rules};
-use super::sandbox_choice::{SandboxChoice, SandboxWish};
+use super::sandbox_choice::{SandboxChoice, SandboxStrength, SandboxWish};
 use super::sources::{ConfigSources, project_folders};
 use super::trust::Trust;
 use super::unheeded::{self, UnheededContext};
@@ -169,6 +169,12 @@ impl ConfigLayers {
         all
     }
 
+    /// The file of the person's that says something last.
+    fn person_file_of(&self, key: &str) -> Option<String> {
+        let mut layers = self.last.iter().rev().chain(self.first.iter().rev());
+        layers.find(|layer| layer.values.contains_key(key)).map(|layer| layer.name.clone())
+    }
+
     /// What is wrong with a setting, in the file that says something of it last.
     fn problem(&self, path: &[String], what: String) -> ConfigProblem {
         let by_project = layer::says(&self.granted, path) || layer::says(&self.request.allowed, path);
@@ -180,6 +186,9 @@ impl ConfigLayers {
         }
     }
 }
+
+/// What the files of a project are called where their values are already one.
+const PROJECT: &str = "the project's configuration";
 
 /// A configuration in the making.
 struct ConfigReading<'s> {
@@ -257,7 +266,13 @@ impl ConfigReading<'_> {
         // What is wrong with it was told of the files.
         let (person, _) = SandboxWish::read(person.get("sandbox"), &self.sources.home);
         let (project, _) = SandboxWish::read(project, &self.sources.home);
-        SandboxWish::settle(person, project)
+        let of_person = person.strength == Some(SandboxStrength::Off);
+        let choice = SandboxWish::settle(person, project);
+        let off_by = (choice.strength == SandboxStrength::Off).then(|| {
+            let own = || layers.person_file_of("sandbox").unwrap_or_else(|| "the environment".to_owned());
+            if of_person { own() } else { PROJECT.to_owned() }
+        });
+        SandboxChoice { off_by, ..choice }
     }
 
     /// Fills the places of texts. A setting that names what cannot be read is left out.

@@ -59,12 +59,14 @@ pub struct SandboxChoice {
     pub writable: Vec<PathBuf>,
     /// Whether the person's own MCP servers are confined, like those of a project always are.
     pub own_servers: bool,
+    /// Who has switched it off: the file, or what else says so.
+    pub off_by: Option<String>,
 }
 
 /// What one side says: the person, or a project.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SandboxWish {
-    strength: Option<SandboxStrength>,
+    pub(super) strength: Option<SandboxStrength>,
     /// Whether the strength is the most there is because nobody can tell which was meant.
     is_unclear: bool,
     readable: Vec<PathBuf>,
@@ -158,6 +160,7 @@ impl SandboxWish {
             readable: person.readable.into_iter().chain(project.readable).collect(),
             writable: person.writable.into_iter().chain(project.writable).collect(),
             own_servers: person.own_servers || project.own_servers,
+            off_by: None,
         }
     }
 }

@@ -85,7 +85,7 @@ impl ProviderTurns {
         let remedies = remedies(&tools, &tree, open, &verdicts);
         let hosted = self.open_calls(&tree, &assistant, |part| part.kind.is_hosted());
         tracing::info!(session = %id, calls = remedies.len(), "continuing a turn that was cut off");
-        let work = NextWork { promote: Vec::new() };
+        let work = NextWork { promote: Vec::new(), model: None };
         let mut turn = Turn::new(&self.services, lease, cancel, tree, work);
         if stopped {
             self.stop_calls(&mut turn, hosted, remedies, &edits).await?;

@@ -39,7 +39,8 @@ impl Turn<'_> {
 
     pub(super) fn selected_model(&self) -> Option<ModelRef> {
         let last = self.work.promote.iter().rev().find_map(|id| self.tree.waiting(id)?.user.model.clone());
-        last.or_else(|| models::chosen_before(self.session()))
+        // What a session from elsewhere names is not used, but what somebody chose for it here goes on.
+        last.or_else(|| models::chosen_before(self.session())).or_else(|| self.work.model.clone())
     }
 
     /// The tools of this turn: those that the model can use, the person has not switched off and the rules do not

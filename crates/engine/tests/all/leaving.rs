@@ -125,3 +125,55 @@ async fn an_approval_of_something_else_lets_nobody_out_who_waits() {
     assert_eq!(waiting.into_iter().map(|(_, request)| request.id).collect::<Vec<_>>(), [leaving.id]);
     assert!(!bench.repo.join("out").exists());
 }
+
+/// What comes of a command that nobody can cut off from the network: `true` if it has run, after the questions that are
+/// listed.
+async fn uncut(extra: Value, parts: Option<&BTreeSet<SandboxPart>>, outside: bool) -> (bool, Vec<String>) {
+    let change = |options: &mut everturn_engine::Options| {
+        if let Some(parts) = parts {
+            options.sandbox = SandboxMachine::known(parts.clone());
+        }
+    };
+    let mut bench = Bench::with(|_| extra, change).await;
+    let input = json!({ "command": "touch out", "description": "a test", "outside_sandbox": outside });
+    let prompt = Prompt::text(&format!("JSONTOOL:bash:{input}\nSAY:done"));
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
+    let (engine, session) = (bench.engine.clone(), bench.session.id.clone());
+    let mut questions = Vec::new();
+    loop {
+        tokio::select! {
+            request = asked(&mut bench) => {
+                let Ask::Permission { permission, .. } = &request.ask else { panic!("{request:?}") };
+                questions.push(permission.clone());
+                bench.engine.requests().reply(&request.id, Reply::Once, None).await.unwrap();
+            }
+            _ = engine.drains().settled(&session) => break,
+        }
+    }
+    let ran = bench.repo.join("out").exists();
+    let transcript = bench.transcript().await.join("\n");
+    let told = transcript.contains("a rule is against network on touch out");
+    assert_eq!(told, !ran, "{transcript}");
+    (ran, questions)
+}
+
+#[tokio::test]
+async fn who_cannot_be_cut_off_needs_the_network_to_be_allowed() {
+    let whole: BTreeSet<SandboxPart> = SandboxPart::ALL.into();
+    let only = json!({ "*": "deny", "touch *": "allow" });
+    let but = json!({ "*": "allow", "touch *": "deny" });
+    for (network, expected) in [
+        (json!("allow"), (true, vec![])),
+        (json!("ask"), (true, vec!["network".to_owned()])),
+        (json!("deny"), (false, vec![])),
+        (only, (true, vec![])),
+        (but, (false, vec![])),
+    ] {
+        let rules = json!({ "network": network, "outside_sandbox": "allow" });
+        let off = json!({ "sandbox": "off", "permission": rules });
+        assert_eq!(uncut(off, None, false).await, expected, "switched off: {rules}");
+        let on = json!({ "permission": rules });
+        assert_eq!(uncut(on.clone(), Some(&whole), true).await, expected, "outside: {rules}");
+        assert_eq!(uncut(on, Some(&BTreeSet::new()), false).await, expected, "nothing of it: {rules}");
+    }
+}

@@ -205,3 +205,35 @@ async fn what_was_allowed_in_one_project_runs_in_no_other() {
     assert_eq!(bench.engine.mcp().statuses(&location).await, [].into());
     bench.engine.close().await;
 }
+
+#[tokio::test]
+async fn what_a_project_brings_does_not_run_where_it_cannot_be_kept_from_the_network() {
+    let line = "echo ran > ran; exit 1";
+    let brought = json!({"mcp": {"s": {"type": "local", "command": ["sh", "-c", line]}}}).to_string();
+    let files = [("opencode.json", brought.as_str())];
+    for (network, runs) in [("allow", true), ("ask", false), ("deny", false)] {
+        let bench = Bench::found(json!({"sandbox": "off", "permission": {"network": network}}), &files).await;
+        bench.trust_all().await;
+        let location = bench.engine.projects().location(None).await.unwrap();
+        let status = bench.engine.mcp().statuses(&location).await.remove("s");
+        assert_eq!(bench.repo.join("ran").exists(), runs, "{network}: {status:?}");
+        let Some(ServerStatus::Failed(reason)) = status else { panic!("{network}: {status:?}") };
+        let kept = "it is not started: the rule `network` does not allow it to use the network, and without a sandbox it \
+                    cannot be kept from that";
+        assert_eq!(reason == kept, !runs, "{network}: {reason}");
+        // Not by asking again either.
+        bench.engine.mcp().connect(&location, "s").await.unwrap();
+        assert_eq!(bench.repo.join("ran").exists(), runs, "{network}");
+        bench.engine.close().await;
+    }
+    // The person's own are not confined unless they want it.
+    let own =
+        json!({"sandbox": "off", "permission": {"network": "deny"}, "mcp": {"mine": scripted("plain")}});
+    let bench = Bench::found(own, &[]).await;
+    let location = bench.engine.projects().location(None).await.unwrap();
+    assert_eq!(
+        bench.engine.mcp().statuses(&location).await,
+        [("mine".to_owned(), ServerStatus::Connected)].into()
+    );
+    bench.engine.close().await;
+}

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::audit::Audit;
 use super::blob::Collected;
-use crate::store::ask;
+use crate::store::{StoreEngine, ask};
 use crate::{Error, Store};
 
 /// What is left of a session that was deleted for good.
@@ -89,6 +89,17 @@ impl Purge {
     }
 }
 
+/// What became of the bytes of what was deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Erasure {
+    /// No file has them any more.
+    Done,
+    /// Somebody was reading all the while, so the write-ahead log may have them until it is written over.
+    HeldUp,
+    /// A server has them in its tables, its log and its backups until those are recycled.
+    UpToServer,
+}
+
 impl Store {
     /// Deletes a session for good: its log, its rows, its streams and its place in the search. It cannot be undone, and
     /// the id is never used again. False when there is no such session.
@@ -133,6 +144,20 @@ impl Store {
         swept.collected = self.collect().await?;
         swept.space = ask!(self, engine => engine.shrink().await)?;
         Ok(swept)
+    }
+
+    /// Makes sure that nothing of what was deleted is in a file of ours any more, which takes time in proportion to all that
+    /// is stored.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub async fn erase_deleted(&self) -> Result<Erasure, Error> {
+        match self.engine() {
+            StoreEngine::Sqlite(engine) if engine.erase().await? => Ok(Erasure::Done),
+            StoreEngine::Sqlite(_) => Ok(Erasure::HeldUp),
+            // Tables that others work with would be locked for as long as it takes.
+            StoreEngine::Postgres(_) => Ok(Erasure::UpToServer),
+        }
     }
 
     async fn purge_session(&self, purge: Purge) -> Result<bool, Error> {

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use everturn_model::permission::Action;
+use everturn_model::permission::{Action, Policy};
 use serde_json::{Map, Value, json};
 
 use super::BashInput;
 use crate::process::sandbox::{
-    SandboxMode, SandboxNetwork, SandboxPolicy, SandboxSettings, hide_secrets, is_of_its_own,
+    SandboxMode, SandboxNetwork, SandboxPart, SandboxPolicy, SandboxSettings, hide_secrets, is_of_its_own,
 };
-use crate::scope::{PathAccess, Scope, real};
+use crate::scope::{PROTECTED, PathAccess, Scope, real};
 use crate::shell::{Analysis, exact};
 use crate::tool::{Context, Need};
 
@@ -21,31 +21,43 @@ pub const NETWORK: &str = "network";
 
 /// What must be permitted because of how the command is confined.
 pub(super) fn needs(input: &BashInput, scope: &Scope, commands: &[String]) -> Vec<Need> {
-    let Some(sandbox) = &scope.sandbox else { return Vec::new() };
-    let need = |permission: &str, metadata: Map<String, Value>| Need {
+    let need = |permission: &str, patterns: Vec<String>, metadata: Map<String, Value>| Need {
         permission: permission.to_owned(),
-        patterns: commands.to_vec(),
         // Only the very same commands: a pattern in one would cover others.
-        always: commands.iter().filter_map(|command| exact(command)).collect(),
+        always: patterns.iter().filter_map(|command| exact(command)).collect(),
+        patterns,
         metadata,
     };
     let mut metadata = Map::new();
     metadata.insert("command".to_owned(), json!(input.command));
     let mut needs = Vec::new();
-    if wants_outside(input) || !sandbox.is_whole() {
+    let outside = |sandbox: &&SandboxSettings| wants_outside(input) || !sandbox.is_whole();
+    if let Some(sandbox) = scope.sandbox.as_ref().filter(outside) {
         let missing: Vec<String> = sandbox.missing().map(|part| part.to_string()).collect();
         let mut metadata = metadata.clone();
         if !missing.is_empty() {
             metadata.insert("missing".to_owned(), json!(missing));
         }
-        needs.push(need(OUTSIDE, metadata));
+        needs.push(need(OUTSIDE, commands.to_vec(), metadata));
     }
-    if wants_network(input, sandbox, commands) {
-        let mut need = need(NETWORK, metadata);
-        need.patterns.retain(|command| runs_something(command));
-        needs.push(need);
+    let programs = programs(commands);
+    let reaches = match &scope.sandbox {
+        // The rules are not known here, and whoever decides about needs has them.
+        None => true,
+        Some(sandbox) => {
+            let wanted = input.network == Some(true) || wants_outside(input) || !cuts_off(sandbox);
+            wanted && network(sandbox, commands) == SandboxNetwork::Own
+        }
+    };
+    if reaches && !programs.is_empty() {
+        needs.push(need(NETWORK, programs, metadata));
     }
     needs
+}
+
+/// Whether commands in this sandbox can be kept from the network.
+fn cuts_off(sandbox: &SandboxSettings) -> bool {
+    sandbox.parts.contains(&SandboxPart::Network)
 }
 
 /// What the command runs in, by what was permitted; nothing if it can do what the account can.
@@ -59,7 +71,7 @@ pub(super) fn policy(input: &BashInput, workdir: &Path, context: &Context) -> Op
     let mut policy = sandbox.policy(scope);
     let mut analysis = Analysis::of(&input.command, workdir, scope);
     policy.network = network(sandbox, &analysis.commands);
-    if wants_network(input, sandbox, &analysis.commands) && granted(NETWORK) {
+    if granted(NETWORK) {
         policy.network = SandboxNetwork::Host;
     }
     analysis.external.insert(0, (workdir.to_owned(), PathAccess::Write));
@@ -116,22 +128,52 @@ fn wants_outside(input: &BashInput) -> bool {
     input.outside_sandbox == Some(true)
 }
 
-fn wants_network(input: &BashInput, sandbox: &SandboxSettings, commands: &[String]) -> bool {
-    input.network == Some(true) && network(sandbox, commands) == SandboxNetwork::Own
-}
-
 /// What a line reaches by network without asking. It has one network, so each of its commands must be allowed; what is not
 /// understood of it matches no rule that names a program.
 fn network(sandbox: &SandboxSettings, commands: &[String]) -> SandboxNetwork {
-    let Some(rules) = &sandbox.network_rules else { return sandbox.network };
-    let commands: Vec<String> = commands.iter().filter(|command| runs_something(command)).cloned().collect();
-    match rules.decide(&[], NETWORK, &commands) {
+    let Some(rules) = &sandbox.rules else { return sandbox.network };
+    match rules.decide(&[], NETWORK, &programs(commands)) {
         Action::Allow => SandboxNetwork::Host,
         Action::Ask | Action::Deny => SandboxNetwork::Own,
     }
 }
 
-/// Whether something that must be allowed is a program: a file that is written reaches nothing.
-fn runs_something(command: &str) -> bool {
-    !command.starts_with("> ")
+/// What of that which must be allowed is a program: a file that is written reaches nothing.
+fn programs(commands: &[String]) -> Vec<String> {
+    commands.iter().filter(|command| !command.starts_with("> ")).cloned().collect()
+}
+
+/// What a person may be asked for when a command is kept from something: nobody is told to ask for what is denied.
+#[derive(Debug)]
+pub(super) struct Offers {
+    rules: Option<Policy>,
+    commands: Vec<String>,
+}
+
+impl Offers {
+    /// Those for a command in its scope.
+    pub(super) fn of(command: &str, workdir: &Path, scope: &Scope) -> Self {
+        let rules = scope.sandbox.as_ref().and_then(|sandbox| sandbox.rules.clone());
+        Self { rules, commands: Analysis::of(command, workdir, scope).commands }
+    }
+
+    /// To run it outside.
+    pub(super) fn outside(&self) -> bool {
+        self.offers(OUTSIDE, &self.commands)
+    }
+
+    /// To let it use the network.
+    pub(super) fn network(&self) -> bool {
+        self.offers(NETWORK, &programs(&self.commands))
+    }
+
+    /// To change protected files.
+    pub(super) fn change(&self, names: &[String]) -> bool {
+        self.offers(PROTECTED, names)
+    }
+
+    fn offers(&self, permission: &str, patterns: &[String]) -> bool {
+        let denied = |rules: &Policy| rules.decide(&[], permission, patterns) == Action::Deny;
+        !self.rules.as_ref().is_some_and(denied)
+    }
 }

@@ -6,6 +6,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use super::confinement::Offers;
 use crate::process::sandbox::{SandboxNetwork, SandboxPart, SandboxPolicy};
 
 /// How much of the end of an output is looked at, in bytes.
@@ -21,9 +22,18 @@ const PATH_MAX: usize = 4096;
 const READ_ONLY: [&str; 5] =
     ["Read-only file system", "read-only file system", "EROFS", "Device or resource busy", "EBUSY"];
 
-/// What is said to a program that failed, and to one that did not.
-const FAILED: &str = "If that is why it failed";
-const WENT_ON: &str = "It has not changed it, whatever it says. If it must";
+/// What git prints about files of the work tree that it could not bring in line with a commit. It goes on all the same.
+const LEFT_BEHIND: [&str; 6] = [
+    "unable to unlink",
+    "unable to create file",
+    "unable to write file",
+    "cannot stat",
+    "failed to remove",
+    "could not remove",
+];
+
+/// What programs print when something is not there.
+const ABSENT: [&str; 4] = ["No such file or directory", "ENOENT", "Permission denied", "EACCES"];
 
 /// What programs print when they reach nobody.
 const UNREACHED: [&str; 7] = [
@@ -36,55 +46,173 @@ const UNREACHED: [&str; 7] = [
     "ENETUNREACH",
 ];
 
-/// Says what the sandbox kept from a command that failed, if it can be told.
-pub(super) fn explain(
-    policy: &SandboxPolicy,
-    home: &Path,
-    workdir: &Path,
-    command: &str,
-    output: &str,
-) -> Option<String> {
-    let end = end(output);
-    let says = |words: &[&str]| words.iter().any(|word| end.contains(word));
-    let mut reasons = Vec::new();
-    if policy.has(SandboxPart::Mounts) || policy.has(SandboxPart::Landlock) {
-        let hidden = listed(paths(end, home, workdir).filter(|path| !policy.shows(path)));
-        if !hidden.is_empty() {
-            reasons.push(format!("{hidden} cannot be seen in it"));
-        }
-        let named = paths(command, home, workdir).chain(paths(end, home, workdir));
-        let settled = complaints(end, home, workdir).filter(|path| policy.only_shows(path));
-        let fixed = listed(named.filter(|path| policy.protects(path)).chain(settled));
-        if !fixed.is_empty() && says(&READ_ONLY) {
-            reasons.push(format!("{fixed} can only be read in it"));
-        }
-    }
-    if policy.network == SandboxNetwork::Own && policy.has(SandboxPart::Network) && says(&UNREACHED) {
-        reasons.push("it has no network (set `network` to ask for it)".to_owned());
-    }
-    (!reasons.is_empty()).then(|| told(&reasons.join("; "), FAILED))
+/// How `wget` and `curl` end when they reach nobody, which they need not say.
+const UNREACHED_EXITS: [i32; 3] = [4, 6, 7];
+
+/// Where a command ran, and what it could do there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CommandPlace<'a> {
+    pub(super) policy: &'a SandboxPolicy,
+    pub(super) home: &'a Path,
+    pub(super) workdir: &'a Path,
 }
 
-/// Says what a command could not change although it ended as if all was well, if it can be told: git says that a branch
-/// tracks another one after it could not write that down.
-pub(super) fn explain_success(
-    policy: &SandboxPolicy,
-    home: &Path,
-    workdir: &Path,
-    output: &str,
-) -> Option<String> {
-    if !policy.has(SandboxPart::Mounts) {
-        return None;
-    }
-    let named = complaints(end(output), home, workdir);
-    let fixed = listed(named.filter(|path| policy.protects(path) || policy.only_shows(path)));
-    (!fixed.is_empty()).then(|| told(&format!("{fixed} can only be read in it"), WENT_ON))
+/// What the sandbox kept from a command.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct CommandRefusal {
+    /// Whether the command ended as if all was well.
+    went_on: bool,
+    /// Places that it could not see.
+    hidden: String,
+    /// Files that it could not change.
+    fixed: String,
+    /// Files that git could not bring in line with what is committed, as git names them.
+    left: Vec<String>,
+    /// Whether it had no network, and may have wanted it.
+    offline: bool,
 }
 
-/// The paths in lines that say that something could not be changed.
-fn complaints(end: &str, home: &Path, workdir: &Path) -> impl Iterator<Item = PathBuf> {
-    let lines = end.lines().filter(|line| READ_ONLY.iter().any(|word| line.contains(word)));
-    lines.flat_map(move |line| paths(line, home, workdir))
+impl CommandPlace<'_> {
+    /// What was kept from a command, if it can be told by how it ended and what it printed: `output` within bounds, which
+    /// has the beginning, and the last of it.
+    pub(super) fn refusal(
+        &self,
+        command: &str,
+        exit: i32,
+        output: &str,
+        last: &str,
+    ) -> Option<CommandRefusal> {
+        let policy = self.policy;
+        let end = end(last);
+        let says = |words: &[&str]| words.iter().any(|word| end.contains(word));
+        let mut found = CommandRefusal { went_on: exit == 0, ..CommandRefusal::default() };
+        if policy.has(SandboxPart::Mounts) {
+            found.left = self.left_behind(output.lines().chain(last.lines()));
+        }
+        if policy.has(SandboxPart::Mounts) || policy.has(SandboxPart::Landlock) {
+            // What a command mentions that ended well need not be what it missed.
+            let missed = |line: &&str| !found.went_on || says_any(line, &ABSENT);
+            let seen = end.lines().filter(missed).flat_map(|line| self.paths(line));
+            found.hidden = listed(seen.filter(|path| !policy.shows(path)));
+        }
+        if policy.has(SandboxPart::Mounts) || policy.has(SandboxPart::Landlock) && !found.went_on {
+            let complained =
+                || end.lines().filter(|line| says_any(line, &READ_ONLY) && !is_left_behind(line));
+            let named = complained().flat_map(|line| self.paths(line));
+            let named = named.filter(|path| policy.protects(path) || policy.only_shows(path));
+            // Any word can be a name: those count that no program makes by chance.
+            let bare =
+                complained().flat_map(|line| self.bare_names(line)).filter(|path| policy.protects(path));
+            let fixed = named.chain(bare);
+            let meant = self.paths(command).chain(self.bare_names(command)).chain(self.paths(end));
+            let meant = meant.filter(|path| policy.protects(path));
+            let meant = meant.filter(|_| !found.went_on && complained().next().is_some());
+            found.fixed = listed(meant.chain(fixed));
+        }
+        // A line that names an address and prints nothing has hardly reached it.
+        let silent = output.trim().is_empty();
+        let unreached = says(&UNREACHED)
+            || UNREACHED_EXITS.contains(&exit) && (silent || command.contains("://"))
+            || silent && command.contains("://");
+        found.offline =
+            policy.network == SandboxNetwork::Own && policy.has(SandboxPart::Network) && unreached;
+        let nothing = CommandRefusal { went_on: found.went_on, ..CommandRefusal::default() };
+        (found != nothing).then_some(found)
+    }
+
+    /// The protected files that git says it could not change. It names them from the root of the repository on.
+    fn left_behind<'a>(&self, lines: impl Iterator<Item = &'a str>) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for line in lines.filter(|line| says_any(line, &READ_ONLY) && is_left_behind(line)) {
+            let Some((_, quoted)) = line.split_once('\'') else { continue };
+            let Some((name, _)) = quoted.rsplit_once('\'') else { continue };
+            let mut roots = self.policy.projects.iter().map(PathBuf::as_path).chain([self.workdir]);
+            let protected = roots.any(|root| self.policy.protects(&root.join(name)));
+            if protected && names.len() < MOST && !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
+            }
+        }
+        names
+    }
+
+    /// The paths that a text names.
+    fn paths<'a>(&'a self, text: &'a str) -> impl Iterator<Item = PathBuf> + 'a {
+        words(text).filter_map(|word| path(word, self.home, self.workdir))
+    }
+
+    /// What a text names in the folder that the command began in.
+    fn bare_names<'a>(&'a self, text: &'a str) -> impl Iterator<Item = PathBuf> + 'a {
+        words(text).filter(|word| !word.is_empty() && !word.contains('/')).map(|word| self.workdir.join(word))
+    }
+}
+
+impl CommandRefusal {
+    /// In words, with what can be done about it.
+    pub(super) fn told(&self, offers: &Offers) -> String {
+        let mut reasons = Vec::new();
+        if !self.hidden.is_empty() {
+            reasons.push(format!("{} cannot be seen in it", self.hidden));
+        }
+        if !self.fixed.is_empty() {
+            reasons.push(format!("{} can only be read in it", self.fixed));
+        }
+        let walled = !reasons.is_empty();
+        if self.offline {
+            let offer = if offers.network() { "set `network` to ask for it" } else { "a rule is against it" };
+            reasons.push(format!("it has no network ({offer})"));
+        }
+        let mut told = Vec::new();
+        if !reasons.is_empty() {
+            let consequence = match (self.went_on, self.fixed.is_empty()) {
+                (false, _) => "If that is why it failed",
+                (true, false) => "It has not changed it, whatever it says. If it must",
+                (true, true) => "If it needs that",
+            };
+            let offer = if !walled && !offers.network() {
+                "find another way"
+            } else if offers.outside() {
+                "`outside_sandbox` asks the person to run it outside"
+            } else {
+                "find another way: a rule is against running it outside"
+            };
+            told.push(format!(
+                "(The command ran in a sandbox: {}. {consequence}, {offer}.)",
+                reasons.join("; ")
+            ));
+        }
+        if !self.left.is_empty() {
+            told.push(self.told_left(offers));
+        }
+        told.join(" ")
+    }
+
+    fn told_left(&self, offers: &Offers) -> String {
+        let names = self.left.join(", ");
+        let mut told = format!(
+            "(git could not change {names}, because it can only be read in the sandbox: the file in the work tree is \
+             still the old one, and a commit of everything takes the change back, also one that this line made."
+        );
+        let mend = format!(
+            "run `git checkout HEAD -- {}` (`rm` where it is not committed), and the person is asked",
+            self.left.join(" ")
+        );
+        let leave = "`outside_sandbox` asks the person to run it outside";
+        told.push_str(&match (offers.change(&self.left), offers.outside()) {
+            (true, true) => format!(" To bring it in line, {mend}; or {leave}.)"),
+            (true, false) => format!(" To bring it in line, {mend}.)"),
+            (false, true) => format!(" To bring it in line, {leave}.)"),
+            (false, false) => " Rules are against changing it: go back to where it fits.)".to_owned(),
+        });
+        told
+    }
+}
+
+fn says_any(line: &str, words: &[&str]) -> bool {
+    words.iter().any(|word| line.contains(word))
+}
+
+fn is_left_behind(line: &str) -> bool {
+    says_any(line, &LEFT_BEHIND)
 }
 
 /// The part of an output that is looked at.
@@ -94,17 +222,10 @@ fn end(output: &str) -> &str {
     start.and_then(|start| output.get(start..)).unwrap_or_default()
 }
 
-fn told(reasons: &str, consequence: &str) -> String {
-    format!(
-        "(The command ran in a sandbox: {reasons}. {consequence}, `outside_sandbox` asks the person to run it outside.)"
-    )
-}
-
-/// The paths that a text names.
-fn paths(text: &str, home: &Path, workdir: &Path) -> impl Iterator<Item = PathBuf> {
+/// The words of a text that may be paths.
+fn words(text: &str) -> impl Iterator<Item = &str> {
     let is_edge = |letter: char| letter.is_whitespace() || "'\"`=:;,|&<>(){}[]@‘’".contains(letter);
-    let words = text.split(is_edge).filter(|word| word.len() <= PATH_MAX);
-    words.filter_map(|word| path(word, home, workdir))
+    text.split(is_edge).filter(|word| word.len() <= PATH_MAX)
 }
 
 /// The first few of them, as a list.
@@ -143,6 +264,7 @@ fn path(word: &str, home: &Path, workdir: &Path) -> Option<PathBuf> {
 mod tests {
     use super::*;
     use crate::process::sandbox::SandboxMode;
+    use crate::scope::Scope;
 
     #[test]
     fn what_was_kept_from_a_command_is_named() {
@@ -150,8 +272,19 @@ mod tests {
         let mut policy =
             SandboxPolicy::of(SandboxMode::Workspace, [&project].into_iter(), Path::new("/srv/me"));
         policy.parts = SandboxPart::ALL.into();
+        let offers = || {
+            let scope = Scope {
+                directory: project.clone(),
+                worktree: project.clone(),
+                output_dir: "/srv/out".into(),
+                home: "/srv/me".into(),
+                sandbox: None,
+            };
+            Offers::of("make", &project, &scope)
+        };
         let check = |policy: &SandboxPolicy, command: &str, output: &str, expected: Option<&str>| {
-            let said = explain(policy, Path::new("/srv/me"), Path::new("/srv/p/sub"), command, output);
+            let place = CommandPlace { policy, home: Path::new("/srv/me"), workdir: Path::new("/srv/p/sub") };
+            let said = place.refusal(command, 1, output, output).map(|found| found.told(&offers()));
             let expected = expected.map(|reason| {
                 format!(
                     "(The command ran in a sandbox: {reason}. If that is why it failed, `outside_sandbox` asks the \
@@ -176,7 +309,8 @@ mod tests {
         let settings = "error: could not write config file /srv/me/.gitconfig: Device or resource busy";
         let only = Some("/srv/me/.gitconfig can only be read in it");
         check(&policy, "git config --global a.b c", settings, only);
-        let done = |said: &str| explain_success(&policy, Path::new("/srv/me"), &project, said);
+        let place = CommandPlace { policy: &policy, home: Path::new("/srv/me"), workdir: &project };
+        let done = |said: &str| place.refusal("git push", 0, said, said).map(|found| found.told(&offers()));
         let told = done(&format!("{said}\nbranch 'a' set up to track 'b'.")).unwrap();
         assert!(told.contains("/srv/p/.git/config can only be read in it. It has not changed it"), "{told}");
         assert_eq!(done("/srv/p/.git/config is fine\nsda: Device or resource busy"), None);

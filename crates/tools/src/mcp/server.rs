@@ -15,8 +15,8 @@ use super::content::CallResult;
 use super::naming::Naming;
 use super::tool::McpTool;
 use super::{
-    CallProgress, Connection, Launch, McpError, McpOptions, McpTiming, ResourceContent, ServerDefinition,
-    ServerStatus,
+    CallProgress, Connection, Launch, McpError, McpOptions, McpTiming, ResourceContent, ServerAddress,
+    ServerConfinement, ServerDefinition, ServerStatus,
 };
 use crate::registry::{Registry, ToolRegistration};
 
@@ -307,7 +307,13 @@ impl McpServer {
         self: &Arc<Self>,
         stop: &CancellationToken,
     ) -> Option<Result<Arc<Connection>, McpError>> {
-        let McpOptions { directory, launcher, timing, .. } = &self.options;
+        let McpOptions { directory, launcher, timing, confined } = &self.options;
+        let confinement = confined.as_ref().map(|confined| &confined.confinement);
+        if let (Some(ServerConfinement::Impossible(reason)), ServerAddress::Local { .. }) =
+            (confinement, &self.server.endpoint)
+        {
+            return Some(Err(McpError::Configuration(reason.clone())));
+        }
         // The greeting has its own limit, and each page of the list; this one is for all of it.
         let limit = 2 * self.server.timeout.unwrap_or(timing.connect);
         let connecting = async {

@@ -70,19 +70,30 @@ pub struct McpOptions {
     pub directory: PathBuf,
     /// How processes are started, and what they must not see; how long they may take to end is part of the times.
     pub launcher: Launcher,
-    /// Those that run in a sandbox.
+    /// Those that are confined.
     pub confined: Option<ConfinedServers>,
     /// How long things may take.
     pub timing: McpTiming,
 }
 
-/// Servers that run in a sandbox, and what it lets them do.
+/// Servers that are confined.
 #[derive(Debug, Clone)]
 pub struct ConfinedServers {
     /// Their names.
     pub names: BTreeSet<String>,
-    /// What they may see, change and reach.
-    pub policy: SandboxPolicy,
+    /// What their processes run in.
+    pub confinement: ServerConfinement,
+}
+
+/// What the processes of servers run in.
+#[derive(Debug, Clone)]
+pub enum ServerConfinement {
+    /// A sandbox, and what they may see, change and reach in it.
+    Sandbox(Box<SandboxPolicy>),
+    /// Nothing: they do what the account can.
+    Open,
+    /// Nothing that would do, so they are not started. The text says why.
+    Impossible(String),
 }
 
 /// Whether a server is started.
@@ -137,8 +148,12 @@ impl Servers {
         let start = |(name, (server, launch)): (String, (ServerDefinition, Launch))| {
             let naming = Naming::new(&name, names.iter().map(String::as_str), below.clone());
             let mut options = options.clone();
-            let confined = options.confined.take().filter(|confined| confined.names.contains(&name));
-            options.launcher.sandbox = confined.map(|confined| confined.policy);
+            options.confined = options.confined.filter(|confined| confined.names.contains(&name));
+            if let Some(ServerConfinement::Sandbox(policy)) =
+                options.confined.as_ref().map(|confined| &confined.confinement)
+            {
+                options.launcher.sandbox = Some(SandboxPolicy::clone(policy));
+            }
             let server = Arc::new(McpServer::new(&name, server, launch, options, naming, registry.clone()));
             tasks.spawn(Arc::clone(&server).run(stop.clone()));
             (name, server)

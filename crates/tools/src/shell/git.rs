@@ -75,9 +75,10 @@ pub(super) fn moves(arguments: &[CommandWord]) -> bool {
     subcommand(arguments).is_none_or(|(command, _)| listed(movers, command) || !listed(OWN, command))
 }
 
-/// Whether this call fills a folder that its words name.
+/// Whether this call changes what its words name.
 pub(super) fn fills(arguments: &[CommandWord]) -> bool {
-    subcommand(arguments).is_some_and(|(command, _)| listed("mv clone worktree init", command))
+    subcommand(arguments)
+        .is_some_and(|(command, _)| listed("mv rm checkout restore clone worktree init", command))
 }
 
 /// The words that may be repositories which git sends to, now or later.

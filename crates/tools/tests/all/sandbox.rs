@@ -25,6 +25,7 @@ mod losses;
 mod overlap;
 mod permits;
 mod places;
+mod refusals;
 mod secrets;
 mod walls;
 mod work;

@@ -147,14 +147,15 @@ fn bash_needs_name_each_command() {
     let project = Project::new();
     let input = json!({ "command": "echo hi", "description": "greet" });
     let needs = BashTool::default().needs(&input, &project.scope).unwrap();
-    assert_eq!(needs.len(), 1);
-    assert_eq!((&*needs[0].permission, &needs[0].patterns[..]), ("bash", &["echo hi".to_owned()][..]));
-    assert_eq!(needs[0].always, ["echo *"]);
+    let [network, bash] = &needs[..] else { panic!("{needs:?}") };
+    assert_eq!((&*network.permission, &network.patterns[..]), ("network", &["echo hi".to_owned()][..]));
+    assert_eq!((&*bash.permission, &bash.patterns[..]), ("bash", &["echo hi".to_owned()][..]));
+    assert_eq!(bash.always, ["echo *"]);
     let input = json!({ "command": "git status && rm -rf x", "workdir": "/etc" });
     let needs = permissions(&BashTool::default(), &input, &project);
     assert_eq!(needs[0], ("external_directory".to_owned(), vec!["/etc/*".to_owned()]));
     // What git runs in a folder that is not the project is that folder's to say.
-    assert_eq!(needs[1].1, ["git status", "rm -rf x", "(runs other programs) git status"]);
+    assert_eq!(needs[2].1, ["git status", "rm -rf x", "(runs other programs) git status"]);
 }
 
 #[test]

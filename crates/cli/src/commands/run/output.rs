@@ -33,6 +33,8 @@ pub(super) struct RunOutput<P> {
     missed: bool,
     idle: bool,
     deleted: bool,
+    /// Whether something that the last turn asked for was refused.
+    refused: bool,
     /// Why the last turn failed.
     failure: Option<Fault>,
 }
@@ -54,6 +56,7 @@ impl<P: FnMut(&str)> RunOutput<P> {
             missed: false,
             idle: false,
             deleted: false,
+            refused: false,
             failure: None,
         }
     }
@@ -96,6 +99,16 @@ impl<P: FnMut(&str)> RunOutput<P> {
     /// Why the last turn failed.
     pub(super) fn failure(&self) -> Option<&Fault> {
         self.failure.as_ref()
+    }
+
+    /// Whether the work stopped at what was refused: no turn came after it.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused
+    }
+
+    /// Something that was asked for is refused.
+    pub(super) fn refuse(&mut self) {
+        self.refused = true;
     }
 
     /// Something was not told.
@@ -143,7 +156,10 @@ impl<P: FnMut(&str)> RunOutput<P> {
             Event::PromptAdmitted { item } if item.id == self.prompt => self.admitted = true,
             Event::PromptPromoted { id, .. } if *id == self.prompt => self.begun = true,
             // What failed before is not what was asked for here.
-            Event::StepStarted { .. } => self.failure = None,
+            Event::StepStarted { .. } => {
+                self.failure = None;
+                self.refused = false;
+            }
             Event::StepFailed { error, resumes: false, .. } => self.fail(error),
             Event::PartEnded { entry, part, text, .. } if is_text(tree, entry, part) => self.end(part, text),
             Event::ToolSettled { entry, .. } => {

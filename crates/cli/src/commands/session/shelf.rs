@@ -8,6 +8,7 @@ use everturn_model::event::SessionChange;
 use everturn_model::{Session, SessionId};
 use serde_json::json;
 
+use super::super::trash;
 use super::lookup;
 use crate::table;
 
@@ -114,6 +115,7 @@ impl Shelf<'_> {
             }
         }
         self.engine.trash().reclaim().await?;
+        trash::erase(self.engine).await;
         self.say("purged", &purged, "deleted for good");
         Ok(())
     }

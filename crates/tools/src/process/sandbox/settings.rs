@@ -19,8 +19,8 @@ pub struct SandboxSettings {
     pub mode: SandboxMode,
     /// What programs reach by network.
     pub network: SandboxNetwork,
-    /// The rules by which commands reach more than that, or less.
-    pub network_rules: Option<Policy>,
+    /// The rules by which commands reach more than that, or less, and by which it is told what may be asked for.
+    pub rules: Option<Policy>,
     /// What the sandbox is made of: all that [`SandboxReport::parts`](super::SandboxReport::parts) has, or less.
     pub parts: BTreeSet<SandboxPart>,
     /// What can be read besides the project, the system and well-known tools.

@@ -33,7 +33,7 @@ fn a_whole_sandbox_needs_no_question_and_one_with_a_hole_does() {
         check(parts, command("make"), &["outside_sandbox", "bash"]);
     }
     // Where the person has switched it off, there is nothing to leave.
-    assert_eq!(permissions(&project, &quick().into(), &outside), ["bash"]);
+    assert_eq!(permissions(&project, &quick().into(), &outside), ["network", "bash"]);
 }
 
 #[test]
@@ -213,9 +213,9 @@ async fn rules_for_single_commands_decide_about_the_network() {
     }
     let tool = |rules: &[(&str, everturn_model::permission::Action)]| {
         let rules = rules.iter().map(|(pattern, action)| Rule::new("network", pattern, *action)).collect();
-        let network_rules = Some(Policy::new(rules));
+        let rules = Some(Policy::new(rules));
         let network = SandboxNetwork::Own;
-        enclosed_by(SandboxSettings { parts: all(), network, network_rules, ..SandboxSettings::default() })
+        enclosed_by(SandboxSettings { parts: all(), network, rules, ..SandboxSettings::default() })
     };
     let only = tool(&[("*", Deny), ("bash reach", Allow), ("(runs other programs) bash reach", Allow)]);
     let but = tool(&[("*", Allow), ("bash other*", Deny)]);
@@ -250,6 +250,43 @@ async fn rules_for_single_commands_decide_about_the_network() {
     assert_eq!(permissions(&project, &asking, &wanting("make")), ["network", "bash"]);
     assert_eq!(permissions(&project, &but, &wanting("make")), ["bash"]);
     assert_eq!(permissions(&project, &but, &wanting("bash other")), ["network", "bash"]);
+}
+
+#[test]
+fn who_cannot_be_cut_off_needs_the_network_to_be_permitted() {
+    use everturn_model::permission::Action::{Allow, Deny};
+    use everturn_model::permission::{Policy, Rule};
+    let project = Project::new();
+    let rules = vec![Rule::new("network", "*", Deny), Rule::new("network", "npm *", Allow)];
+    let tool = |parts: BTreeSet<SandboxPart>| {
+        let rules = Some(Policy::new(rules.clone()));
+        enclosed_by(SandboxSettings { parts, rules, ..SandboxSettings::default() })
+    };
+    let whole: BTreeSet<SandboxPart> = SandboxPart::ALL.into();
+    let holed: BTreeSet<SandboxPart> =
+        whole.iter().copied().filter(|part| *part != SandboxPart::Network).collect();
+    let outside = |line: &str| json!({ "command": line, "outside_sandbox": true });
+    let job = |line: &str| json!({ "command": line, "background": true });
+    for (parts, input, expected) in [
+        (&whole, command("make"), &["bash"][..]),
+        (&whole, job("make"), &["bash"]),
+        (&whole, outside("make"), &["outside_sandbox", "network", "bash"]),
+        (&whole, outside("npm ci"), &["outside_sandbox", "bash"]),
+        (&whole, outside("npm ci; make"), &["outside_sandbox", "network", "bash"]),
+        (&holed, command("make"), &["outside_sandbox", "network", "bash"]),
+        (&holed, job("make"), &["outside_sandbox", "network", "bash"]),
+        (&holed, command("npm ci > log"), &["outside_sandbox", "bash"]),
+        (&BTreeSet::new(), command("make"), &["outside_sandbox", "network", "bash"]),
+    ] {
+        assert_eq!(permissions(&project, &tool(parts.clone()), &input), expected, "{parts:?} {input}");
+    }
+    // Where it is switched off the rules are not known here: they are asked about what would use the network.
+    for input in [command("npm ci > log; make"), job("npm ci > log; make")] {
+        use everturn_tools::Tool as _;
+        let needs = quick().needs(&input, &project.scope).unwrap();
+        let need = needs.into_iter().find(|need| need.permission == "network").unwrap();
+        assert_eq!(need.patterns, ["npm ci", "make"]);
+    }
 }
 
 #[tokio::test]

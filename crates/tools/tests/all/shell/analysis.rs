@@ -318,7 +318,10 @@ fn the_tool_needs_the_folders_first() {
         needs.iter().map(|need| (&*need.permission, &need.patterns[..])).collect();
     let folder = [project.outside().join("*").display().to_string()];
     let commands = ["git status".to_owned(), format!("rm {}", outside.display())];
-    assert_eq!(named, [("external_directory", &folder[..]), ("bash", &commands[..])]);
+    assert_eq!(
+        named,
+        [("external_directory", &folder[..]), ("network", &commands[..]), ("bash", &commands[..])]
+    );
 }
 
 /// Lines come from a model: none may cost much, whatever its shape.

@@ -392,6 +392,6 @@ fn the_tool_needs_a_permission_for_what_is_not_resolved() {
     let (one, other) = (format!("{UNRESOLVED}cat $f"), format!("{UNRESOLVED}head …"));
     // With another value the same text is another path, so it is not remembered.
     assert_eq!(named[0], ("external_directory", &[one, other.clone()][..], &[other][..]));
-    assert_eq!((named.len(), named[1].0), (2, "bash"));
+    assert_eq!(named.iter().skip(1).map(|need| need.0).collect::<Vec<_>>(), ["network", "bash"]);
     assert_eq!(needs[0].metadata["command"], "cat $f\nhead …");
 }
