@@ -233,7 +233,7 @@ impl Scope {
 }
 
 /// Folds `.` and `..` without looking at the disk.
-fn fold(path: &Path) -> PathBuf {
+pub(crate) fn fold(path: &Path) -> PathBuf {
     let mut folded = PathBuf::new();
     for component in path.components() {
         match component {

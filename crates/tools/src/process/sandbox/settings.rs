@@ -27,6 +27,8 @@ pub struct SandboxSettings {
     pub readable: Vec<PathBuf>,
     /// What can be changed besides the project and well-known caches.
     pub writable: Vec<PathBuf>,
+    /// Folders of programs, which a home folder that is a project does not let be changed.
+    pub programs: Vec<PathBuf>,
     /// What is never shown, such as our data folder, even if it lies in the project.
     pub hidden: Vec<PathBuf>,
     /// The folder that commands have as `/tmp`, so that a later one finds what an earlier one left there.
