@@ -15,6 +15,7 @@ use rustix::fs::{CWD, Dir, Stat, lstat};
 
 use super::access::{FolderAccess, open_folder};
 use super::guard::{Guard, lossy, put_aside};
+use super::lead_watch::LeadWatch;
 use super::likeness::is_copy;
 use super::new_repository::{disarm, disarm_one, runs_nothing};
 use super::policy::SandboxPolicy;
@@ -47,7 +48,7 @@ pub(in crate::process) fn sort_out(surveys: &mut [ProjectSurvey]) {
 /// The names in clones and worktrees that are like an older one.
 fn copies(survey: &ProjectSurvey) -> BTreeSet<PathBuf> {
     let tops: HashSet<&Path> =
-        survey.loose.iter().chain(survey.links()).filter_map(|git| git.parent()).collect();
+        survey.loose.iter().chain(survey.git_links()).filter_map(|git| git.parent()).collect();
     if tops.is_empty() {
         return BTreeSet::new();
     }
@@ -78,6 +79,7 @@ pub(in crate::process) struct ProtectionWatch<'a> {
     pub(super) known_git: HashSet<PathBuf>,
     rebases: RebaseLists,
     places: ToolLinks,
+    leads: LeadWatch,
 }
 
 #[derive(Debug)]
@@ -100,9 +102,10 @@ impl<'a> ProtectionWatch<'a> {
         let known_git: HashSet<PathBuf> =
             inner.chain(surveys.iter().flat_map(|survey| survey.git.clone())).collect();
         let rebases = RebaseLists::of(&known_git);
-        let places = ToolLinks::of(policy);
+        let places = ToolLinks::of(&policy.unlinked, &policy.projects);
+        let leads = LeadWatch::of(surveys);
         let projects = surveys.iter().map(WatchedProject::of).collect();
-        Self { policy, since, projects, git, known_git, rebases, places }
+        Self { policy, since, projects, git, known_git, rebases, places, leads }
     }
 
     /// Gives other names to what must not stay. Nothing of the program may run any more.
@@ -112,6 +115,7 @@ impl<'a> ProtectionWatch<'a> {
             guards.iter().flat_map(|guard| guard.end(&mut access)).collect();
         displaced.append(&mut self.rebases.judge(&mut access));
         displaced.append(&mut self.places.judge(&mut access));
+        displaced.append(&mut self.leads.judge(self.policy, &mut access));
         for git in &self.git {
             displaced.append(&mut self.look_through(git, &mut access));
         }

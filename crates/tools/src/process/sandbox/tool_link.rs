@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 use super::access::FolderAccess;
 use super::aftermath::put_folder_aside;
-use super::policy::SandboxPolicy;
 use super::report::DisplacedName;
 
 /// What is on the way to such places in the projects: where each leads that is a link.
@@ -18,9 +17,10 @@ use super::report::DisplacedName;
 pub(super) struct ToolLinks(BTreeMap<PathBuf, Option<PathBuf>>);
 
 impl ToolLinks {
-    pub(super) fn of(policy: &SandboxPolicy) -> Self {
-        let ways = policy.unlinked.iter().flat_map(|place| {
-            let inside = policy.projects.iter().filter(move |project| place.starts_with(project));
+    /// Of places, as far as they are in projects.
+    pub(super) fn of<'a>(places: impl IntoIterator<Item = &'a PathBuf>, projects: &[PathBuf]) -> Self {
+        let ways = places.into_iter().flat_map(|place| {
+            let inside = projects.iter().filter(move |project| place.starts_with(project));
             inside.flat_map(move |project| way(project, place))
         });
         let ways: BTreeSet<PathBuf> = ways.collect();

@@ -12,7 +12,7 @@ use crate::bash::command;
 use crate::harness::Project;
 
 /// Runs a line in a project, in a sandbox with settings.
-async fn run(project: &Project, settings: &SandboxSettings, line: &str) -> (String, Vec<String>) {
+pub(super) async fn run(project: &Project, settings: &SandboxSettings, line: &str) -> (String, Vec<String>) {
     let sandbox = SandboxSettings { parts: all(), ..settings.clone() };
     let output = project.run_with(Vec::new(), &enclosed_by(sandbox), command(line)).await.unwrap();
     let told = told(project, &output);
