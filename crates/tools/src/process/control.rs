@@ -21,7 +21,7 @@ use super::sandbox::SandboxPolicy;
 #[cfg(target_os = "linux")]
 use super::sandbox::guard::Guard;
 use super::sandbox::report::{DisplacedName, LostNames};
-use super::sandbox::survey::ProjectSurvey;
+use super::sandbox::settled::SurveyedProjects;
 
 /// Gives the supervisor what is to be the program's input, or says that there is none. The socket must be a new one.
 pub(super) fn give_input(socket: impl AsFd, input: Option<BorrowedFd<'_>>) -> io::Result<()> {
@@ -99,7 +99,7 @@ pub(super) struct RunOrder {
     /// What it may see, change and reach, if not everything.
     pub(super) sandbox: Option<SandboxPolicy>,
     /// The projects of the sandbox as they are.
-    pub(super) surveys: Vec<ProjectSurvey>,
+    pub(super) projects: SurveyedProjects,
 }
 
 /// What the supervisor tells us.

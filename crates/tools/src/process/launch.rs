@@ -17,7 +17,9 @@ use super::environment::{MARK, Secrets, hidden};
 use super::group::ProcessGroup;
 use super::program::{Containment, RunningProgram};
 use super::sandbox::SandboxPolicy;
-use super::sandbox::survey::{ProjectSurvey, survey};
+#[cfg(target_os = "linux")]
+use super::sandbox::overlap;
+use super::sandbox::settled::SurveyedProjects;
 use super::supervisor;
 
 /// How programs are started and stopped.
@@ -147,18 +149,29 @@ impl Launcher {
             terminal,
             sandbox: self.sandbox.clone(),
             // While the supervisor starts, which takes longer.
-            surveys: self.survey().await?,
+            projects: self.look_at_projects(&mut program).await?,
         };
         program.begin(&SupervisorOrder::Run(Box::new(run))).await?;
         Ok(program)
     }
 
-    /// The projects that a sandbox must protect, as they are now.
-    async fn survey(&self) -> io::Result<Vec<ProjectSurvey>> {
-        let Some(policy) = self.sandbox.clone().filter(|policy| !policy.projects.is_empty()) else {
-            return Ok(Vec::new());
+    /// The projects that a sandbox must protect, as they are now. From here on the program counts as one that runs there.
+    #[cfg(target_os = "linux")]
+    async fn look_at_projects(&self, program: &mut RunningProgram) -> io::Result<SurveyedProjects> {
+        let policy = self.sandbox.clone().filter(|policy| !policy.projects.is_empty());
+        let Some((policy, supervisor)) = policy.zip(program.pid()) else {
+            return Ok(SurveyedProjects::default());
         };
-        tokio::task::spawn_blocking(move || survey(&policy)).await.map_err(io::Error::other)?
+        let entering = tokio::task::spawn_blocking(move || overlap::enter(&policy, supervisor));
+        let (projects, entry) = entering.await.map_err(io::Error::other)??;
+        program.enter(entry);
+        Ok(projects)
+    }
+
+    /// Without a sandbox there are none.
+    #[cfg(not(target_os = "linux"))]
+    async fn look_at_projects(&self, _: &mut RunningProgram) -> io::Result<SurveyedProjects> {
+        Ok(SurveyedProjects::default())
     }
 }
 

@@ -16,6 +16,8 @@ use tokio::time::{Instant, sleep, timeout};
 use super::control::{ControlSocket, SupervisorOrder, SupervisorReport};
 use super::group::ProcessGroup;
 use super::launch::Launcher;
+#[cfg(target_os = "linux")]
+use super::sandbox::overlap::ProgramEntry;
 use super::sandbox::report::{DisplacedName, LostNames};
 
 /// How often a group that was asked to stop is looked at.
@@ -43,6 +45,9 @@ pub(crate) struct RunningProgram {
     over: bool,
     gone: Option<Cleanup>,
     asked: bool,
+    /// Its entry among the programs that run in the same places.
+    #[cfg(target_os = "linux")]
+    entry: Option<std::sync::Arc<ProgramEntry>>,
     _presence: ProgramPresence,
 }
 
@@ -151,8 +156,16 @@ impl RunningProgram {
             gone: None,
             over: false,
             asked: false,
+            #[cfg(target_os = "linux")]
+            entry: None,
             _presence: ProgramPresence::begin(),
         }
+    }
+
+    /// Remembers its entry, which ends when the supervisor has looked through what it left.
+    #[cfg(target_os = "linux")]
+    pub(super) fn enter(&mut self, entry: std::sync::Arc<ProgramEntry>) {
+        self.entry = Some(entry);
     }
 
     /// Tells the supervisor what to run, and waits until it does.
@@ -234,6 +247,10 @@ impl RunningProgram {
             Ok(Some(SupervisorReport::Gone { stopped, left, displaced, lost })) => {
                 self.exit.get_or_insert(Exit::Lost);
                 self.gone = Some(Cleanup { stopped, left, displaced, lost });
+                #[cfg(target_os = "linux")]
+                if let Some(entry) = &self.entry {
+                    entry.end();
+                }
             }
             Ok(Some(SupervisorReport::Over)) => self.over = true,
             Ok(Some(_)) => {}

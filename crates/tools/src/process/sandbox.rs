@@ -17,6 +17,8 @@
 //! - `git_settings`: what settings of git's name
 //! - `leads`: what is protected because something else leads to it
 //! - `survey`: what of a project must be protected, as it is when a program starts
+//! - `overlap`: programs that run at the same time, in the same places
+//! - `settled`: what counts as having been there when a program began
 //! - `report`: what the kernel offers; [`SandboxReport`], [`SandboxMachine`]
 //! - `probe`: finding that out
 //! - `enclosure`: the init, and the way of a program into the sandbox
@@ -31,6 +33,7 @@
 //! - `search`: looking through a project for it
 //! - `new_repository`: a repository that a program made
 //! - `rebase`: a rebase that was under way
+//! - `watched`: places at which nothing may be made
 //! - `tool_link`: links on the way to places of tools
 //! - `likeness`: whether something new is a copy
 //! - `losses`: what a program wrote to folders that are gone with it
@@ -68,6 +71,8 @@ mod losses;
 mod mounts;
 #[cfg(target_os = "linux")]
 mod new_repository;
+#[cfg(target_os = "linux")]
+pub(super) mod overlap;
 mod policy;
 #[cfg(target_os = "linux")]
 pub(super) mod probe;
@@ -84,12 +89,15 @@ mod search;
 mod seccomp;
 mod secrets;
 mod settings;
+pub(super) mod settled;
 #[cfg(target_os = "linux")]
 mod stage;
 pub(super) mod survey;
 #[cfg(target_os = "linux")]
 mod tool_link;
 mod toolchain;
+#[cfg(target_os = "linux")]
+mod watched;
 
 pub(crate) use leads::known_leads;
 pub use policy::{SandboxMode, SandboxNetwork, SandboxPolicy};

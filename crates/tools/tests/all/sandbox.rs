@@ -23,6 +23,7 @@ mod excess;
 mod hostile;
 mod losses;
 mod names;
+mod overlap;
 mod permits;
 mod places;
 mod secrets;

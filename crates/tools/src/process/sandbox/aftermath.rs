@@ -17,36 +17,36 @@ use super::access::{FolderAccess, open_folder};
 use super::guard::{Guard, lossy, put_aside};
 use super::lead_watch::LeadWatch;
 use super::likeness::is_copy;
-use super::new_repository::{disarm, disarm_one, runs_nothing};
+use super::new_repository::{ARMING, disarm, runs_nothing};
 use super::policy::SandboxPolicy;
 use super::put_aside_name::is_put_aside;
 use super::rebase::RebaseLists;
 use super::report::DisplacedName;
 use super::repository::{INNER, git_folders};
 use super::search::AftermathSearch;
+use super::settled::{SettledPlaces, SurveyedProjects};
 use super::survey::{Changed, ProjectSurvey, coarse_time};
 use super::tool_link::ToolLinks;
+use super::watched::{SeenThing, Sight, WatchedPlace, is_as_seen, mounted_git};
+use crate::protected::IN_GIT;
 
 /// With how many others of the same name something new is compared.
 pub(super) const MOST_COMPARED: usize = 16;
 
-/// Finds the repositories in folders of a project in which nothing would run by itself. They are not mounted, so that
-/// they can be removed, and their settings changed; in the end they are treated like new ones.
-pub(in crate::process) fn sort_out(surveys: &mut [ProjectSurvey]) {
-    for survey in surveys {
-        let inner = survey.git.iter().filter(|git| !survey.is_own(git) && runs_nothing(git));
-        survey.loose = inner.cloned().collect();
-        // Worktrees and submodules of the others as well.
-        let inner = survey.repositories().filter_map(|git| git_folders(git));
-        let inner = inner.flat_map(|all| all.into_iter().skip(1));
-        let inner: Vec<PathBuf> = inner.filter(|git| runs_nothing(git)).collect();
-        survey.loose.extend(inner);
-        survey.copies = copies(survey);
-    }
+/// The repositories in folders of a project in which nothing would run by itself. They are not mounted, so that they can
+/// be removed, and their settings changed; in the end they are treated like new ones.
+pub(super) fn loose(survey: &ProjectSurvey) -> BTreeSet<PathBuf> {
+    let inside = survey.git.iter().filter(|git| !survey.is_own(git));
+    let (loose, others): (Vec<&PathBuf>, Vec<&PathBuf>) = inside.partition(|git| runs_nothing(git));
+    // Worktrees and submodules of the others as well.
+    let own = survey.git.iter().filter(|git| survey.is_own(git));
+    let inner = others.into_iter().chain(own).filter_map(|git| git_folders(git));
+    let inner = inner.flat_map(|all| all.into_iter().skip(1)).filter(|git| runs_nothing(git));
+    loose.into_iter().cloned().chain(inner).collect()
 }
 
-/// The names in clones and worktrees that are like an older one.
-fn copies(survey: &ProjectSurvey) -> BTreeSet<PathBuf> {
+/// The names in clones and worktrees that are like an older one, which is settled.
+pub(super) fn copies(survey: &ProjectSurvey, settled: &SettledPlaces) -> BTreeSet<PathBuf> {
     let tops: HashSet<&Path> =
         survey.loose.iter().chain(survey.git_links()).filter_map(|git| git.parent()).collect();
     if tops.is_empty() {
@@ -59,7 +59,8 @@ fn copies(survey: &ProjectSurvey) -> BTreeSet<PathBuf> {
     let inside = dated.iter().filter(|(name, _)| !survey.is_at_root(name) && is_inside(name));
     let copied = inside.filter(|(name, when)| {
         let same_name = dated.iter().filter(|(other, _)| other.file_name() == name.file_name());
-        same_name.take(MOST_COMPARED).any(|(other, then)| then < when && is_copy(other, name))
+        let same_name = same_name.filter(|(other, then)| then < when && settled.has(other));
+        same_name.take(MOST_COMPARED).any(|(other, _)| is_copy(other, name))
     });
     copied.map(|(name, _)| (*name).clone()).collect()
 }
@@ -72,11 +73,15 @@ pub(super) type Identity = (u64, u64);
 pub(in crate::process) struct ProtectionWatch<'a> {
     pub(super) policy: &'a SandboxPolicy,
     pub(super) since: Changed,
+    pub(super) settled: &'a SettledPlaces,
     projects: Vec<WatchedProject<'a>>,
     /// Folders of git's, the outermost ones, in the projects and elsewhere.
     pub(super) git: Vec<PathBuf>,
     /// Those and the ones of their worktrees and submodules.
     pub(super) known_git: HashSet<PathBuf>,
+    /// What was there in those which another program may have made, of what makes git run programs.
+    seen: HashMap<PathBuf, SeenThing>,
+    watched: Vec<WatchedPlace>,
     rebases: RebaseLists,
     places: ToolLinks,
     leads: LeadWatch,
@@ -85,16 +90,16 @@ pub(in crate::process) struct ProtectionWatch<'a> {
 #[derive(Debug)]
 pub(super) struct WatchedProject<'a> {
     pub(super) survey: &'a ProjectSurvey,
-    /// Protected names and folders of git's that were there, by their path: what the folder above each is.
-    pub(super) paths: HashMap<&'a Path, Identity>,
-    /// What they are themselves, and when each was changed: with the folder that they lie in they can be moved.
+    /// Protected names and folders of git's that were there, and when each was changed: with the folder that they lie in
+    /// they can be moved.
     pub(super) things: HashMap<Identity, Changed>,
 }
 
 impl<'a> ProtectionWatch<'a> {
-    /// Begins before the program does. What is to be mounted must have been [sorted out](sort_out).
-    pub(in crate::process) fn begin(surveys: &'a [ProjectSurvey], policy: &'a SandboxPolicy) -> Self {
-        let since = coarse_time();
+    /// Begins before the program does.
+    pub(in crate::process) fn begin(projects: &'a SurveyedProjects, policy: &'a SandboxPolicy) -> Self {
+        let (since, sight) = (coarse_time(), Sight::new());
+        let SurveyedProjects { surveys, settled, watched } = projects;
         let inside = surveys.iter().flat_map(ProjectSurvey::repositories);
         let git: Vec<PathBuf> = inside.chain(&policy.repositories).cloned().collect();
         // Where they cannot be told, the program is not started.
@@ -102,17 +107,29 @@ impl<'a> ProtectionWatch<'a> {
         let known_git: HashSet<PathBuf> =
             inner.chain(surveys.iter().flat_map(|survey| survey.git.clone())).collect();
         let rebases = RebaseLists::of(&known_git);
-        let places = ToolLinks::of(&policy.unlinked, &policy.projects);
+        let places = ToolLinks::of(policy, settled, &sight);
+        let mounted = mounted_git(policy, surveys);
+        let (old, fresh): (Vec<&PathBuf>, Vec<&PathBuf>) = mounted.iter().partition(|git| settled.has(git));
+        let in_fresh = fresh.into_iter().flat_map(|git| ARMING.map(|name| git.join(name)));
+        let seen = in_fresh.filter_map(|path| sight.see(&path).map(|seen| (path, seen))).collect();
+        let in_old = old.into_iter().flat_map(|git| IN_GIT.map(|name| git.join(name)));
+        let is_permitted = |path: &PathBuf| policy.permits(path) || !policy.permitted_in(path).is_empty();
+        let all = in_old.chain(watched.iter().cloned()).filter(|path| !is_permitted(path));
+        let watched = all.filter_map(|path| WatchedPlace::of(&path, settled, &sight)).collect();
+        let projects = surveys.iter().map(|survey| WatchedProject::of(survey, settled, &sight)).collect();
         let leads = LeadWatch::of(surveys);
-        let projects = surveys.iter().map(WatchedProject::of).collect();
-        Self { policy, since, projects, git, known_git, rebases, places, leads }
+        Self { policy, since, settled, projects, git, known_git, seen, watched, rebases, places, leads }
     }
 
     /// Gives other names to what must not stay. Nothing of the program may run any more.
     pub(in crate::process) fn end(&self, guards: &[Guard]) -> Vec<DisplacedName> {
         let mut access = FolderAccess::default();
-        let mut displaced: Vec<DisplacedName> =
-            guards.iter().flat_map(|guard| guard.end(&mut access)).collect();
+        // A link that another program may have made is not put back.
+        let guards = guards
+            .iter()
+            .filter(|guard| guard.link().is_none_or(|(path, target)| self.settled.has_link(path, target)));
+        let mut displaced: Vec<DisplacedName> = guards.flat_map(|guard| guard.end(&mut access)).collect();
+        displaced.extend(self.watched.iter().flat_map(|place| place.judge(&mut access)));
         displaced.append(&mut self.rebases.judge(&mut access));
         displaced.append(&mut self.places.judge(&mut access));
         displaced.append(&mut self.leads.judge(self.policy, &mut access));
@@ -120,7 +137,7 @@ impl<'a> ProtectionWatch<'a> {
             displaced.append(&mut self.look_through(git, &mut access));
         }
         for git in self.projects.iter().flat_map(|project| &project.survey.loose) {
-            displaced.append(&mut disarm_or_put_aside(git, &mut access));
+            displaced.append(&mut self.disarm_or_put_aside(git, &mut access));
         }
         for project in &self.projects {
             displaced.append(&mut AftermathSearch::run(self, project, &mut access));
@@ -148,10 +165,28 @@ impl<'a> ProtectionWatch<'a> {
             }));
             return displaced;
         };
-        for git in all.iter().filter(|git| !self.known_git.contains(*git)) {
-            displaced.append(&mut disarm_one(git).unwrap_or_else(|| put_folder_aside(git, access)));
+        for git in all.iter().filter(|git| !self.is_old_git(git)) {
+            displaced.append(&mut self.disarm_one(git).unwrap_or_else(|| put_folder_aside(git, access)));
         }
         displaced
+    }
+
+    /// Whether a folder of git's was there before, and no other program can have made it.
+    pub(super) fn is_old_git(&self, git: &Path) -> bool {
+        self.known_git.contains(git) && self.settled.has(git)
+    }
+
+    /// Gives other names to what a folder of git's would run; to the folder itself, if that cannot be told.
+    pub(super) fn disarm_or_put_aside(&self, git: &Path, access: &mut FolderAccess) -> Vec<DisplacedName> {
+        open_up(git, access);
+        let each = git_folders(git)
+            .and_then(|all| all.iter().map(|git| self.disarm_one(git)).collect::<Option<Vec<_>>>());
+        each.map_or_else(|| put_folder_aside(git, access), |each| each.concat())
+    }
+
+    /// The same for one alone. What is exactly as it was may stay.
+    pub(super) fn disarm_one(&self, git: &Path) -> Option<Vec<DisplacedName>> {
+        disarm(git, |path| is_as_seen(path, self.seen.get(path).copied()))
     }
 
     /// Gives other names to everything beside the submodules and worktrees of a repository that were there.
@@ -181,12 +216,6 @@ fn open_up(git: &Path, access: &mut FolderAccess) {
     }
 }
 
-/// Gives other names to what a folder of git's would run; to the folder itself, if that cannot be told.
-pub(super) fn disarm_or_put_aside(git: &Path, access: &mut FolderAccess) -> Vec<DisplacedName> {
-    open_up(git, access);
-    disarm(git).unwrap_or_else(|| put_folder_aside(git, access))
-}
-
 /// Gives a folder another name.
 pub(super) fn put_folder_aside(path: &Path, access: &mut FolderAccess) -> Vec<DisplacedName> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Vec::new() };
@@ -195,14 +224,14 @@ pub(super) fn put_folder_aside(path: &Path, access: &mut FolderAccess) -> Vec<Di
 }
 
 impl<'a> WatchedProject<'a> {
-    fn of(survey: &'a ProjectSurvey) -> Self {
-        let mut project = Self { survey, paths: HashMap::new(), things: HashMap::new() };
+    fn of(survey: &'a ProjectSurvey, settled: &SettledPlaces, sight: &Sight) -> Self {
+        let mut project = Self { survey, things: HashMap::new() };
         let loose = |path: &&PathBuf| survey.loose.contains(*path) || survey.copies.contains(*path);
         for path in survey.names.iter().chain(&survey.git).filter(|path| !loose(path)) {
-            let Some(above) = path.parent() else { continue };
-            if let (Ok(above), Ok(this)) = (lstat(above), lstat(path)) {
-                project.paths.insert(path, identity(&above));
-                project.things.insert(identity(&this), changed(&this));
+            if settled.has(path) {
+                project.things.extend(lstat(path).map(|this| (identity(&this), changed(&this))));
+            } else if !survey.git.contains(path) {
+                project.things.extend(sight.see(path));
             }
         }
         project
@@ -232,15 +261,14 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::process::sandbox::survey::survey;
+    use crate::process::sandbox::overlap::look_at;
 
     /// What is told about a project in which something was done, with room for so many new folders.
     fn after(root: &Path, room: usize, work: impl FnOnce()) -> Vec<String> {
         let policy = SandboxPolicy { projects: vec![root.to_owned()], ..SandboxPolicy::default() };
-        let mut surveys = survey(&policy).unwrap();
-        surveys[0].room = room;
-        sort_out(&mut surveys);
-        let watch = ProtectionWatch::begin(&surveys, &policy);
+        let mut projects = look_at(&policy, Vec::new).unwrap();
+        projects.surveys[0].room = room;
+        let watch = ProtectionWatch::begin(&projects, &policy);
         work();
         let base = format!("{}/", root.display());
         watch.end(&[]).iter().map(|told| told.to_string().replace(&base, "")).collect()

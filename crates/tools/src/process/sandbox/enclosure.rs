@@ -124,10 +124,11 @@ impl Init<'_> {
             raised.map_err(during("the network"))?;
         }
         let (guards, places) = if self.policy.has(SandboxPart::Mounts) {
-            let EnteredRoot { guards, places } = mounts::enter(self.policy, &self.run.surveys, &self.folder)?;
+            let EnteredRoot { guards, places } =
+                mounts::enter(self.policy, &self.run.projects.surveys, &self.folder)?;
             (guards, Some(places))
         } else {
-            let protected = protection::protected(self.policy, &self.run.surveys)?;
+            let protected = protection::protected(self.policy, &self.run.projects.surveys)?;
             let closed = protected.into_iter().map(|(_, path)| path);
             let closed = closed.filter(|path| self.policy.permitted_in(path).is_empty());
             (Guard::of_all_absent(closed), None)

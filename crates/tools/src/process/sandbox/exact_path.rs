@@ -57,20 +57,23 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     ExactPath::deserialize(deserializer).map(|path| path.0.into_owned())
 }
 
-/// The same for a list of paths.
+/// The same for a list or a set of paths.
 pub(super) mod list {
     use super::{Cow, Deserialize as _, Deserializer, ExactPath, PathBuf, Serializer};
 
-    pub(in super::super) fn serialize<S: Serializer>(
-        paths: &[PathBuf],
+    pub(in super::super) fn serialize<'a, C, S: Serializer>(
+        paths: &'a C,
         serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(paths.iter().map(|path| ExactPath(Cow::Borrowed(path))))
+    ) -> Result<S::Ok, S::Error>
+    where
+        &'a C: IntoIterator<Item = &'a PathBuf>,
+    {
+        serializer.collect_seq(paths.into_iter().map(|path| ExactPath(Cow::Borrowed(path))))
     }
 
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(in super::super) fn deserialize<'de, C: FromIterator<PathBuf>, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<Vec<PathBuf>, D::Error> {
+    ) -> Result<C, D::Error> {
         let paths = Vec::<ExactPath<'_>>::deserialize(deserializer)?;
         Ok(paths.into_iter().map(|path| path.0.into_owned()).collect())
     }

@@ -61,6 +61,11 @@ impl Guard {
         Self { path, link: None, opened: Some(OpenedFolder { known, permitted }) }
     }
 
+    /// The link that is put back in the end: where it is, and where it leads.
+    pub(super) fn link(&self) -> Option<(&Path, &[u8])> {
+        self.link.as_deref().map(|target| (self.path.as_path(), target))
+    }
+
     /// Guards for every protected name that is not there, where nothing can be mounted at all.
     pub(super) fn of_all_absent(protected: impl IntoIterator<Item = PathBuf>) -> Vec<Self> {
         let absent = |path: &PathBuf| {

@@ -17,6 +17,9 @@ use super::guard::put_aside;
 use super::report::DisplacedName;
 use super::repository::git_folders;
 
+/// What in a folder of git's can make it run programs, or look elsewhere for what does.
+pub(super) const ARMING: [&str; 4] = ["hooks", "config", "config.worktree", "commondir"];
+
 /// The most that is read of a file of git's.
 const LONGEST: u64 = 256 * 1024;
 
@@ -27,27 +30,21 @@ pub(super) fn runs_nothing(git: &Path) -> bool {
     git_folders(git).is_some_and(|all| all.iter().all(is_harmless))
 }
 
-/// Gives another name to what makes git run programs in a folder of git's that was not there before, or in those of its
-/// worktrees and submodules. Nothing if that cannot be told.
-pub(super) fn disarm(git: &Path) -> Option<Vec<DisplacedName>> {
-    let each: Option<Vec<_>> = git_folders(git)?.iter().map(|folder| disarm_one(folder)).collect();
-    Some(each?.concat())
-}
-
-/// The same for one folder of git's.
-pub(super) fn disarm_one(git: &Path) -> Option<Vec<DisplacedName>> {
+/// Gives another name to what makes git run programs in a folder of git's that was not there before, but for what may
+/// stay. Nothing if that cannot be told.
+pub(super) fn disarm(git: &Path, may_stay: impl Fn(&Path) -> bool) -> Option<Vec<DisplacedName>> {
     let folder = match open_folder(CWD, git) {
         Err(error) if is_gone(error) => return Some(Vec::new()),
         other => other.ok()?,
     };
-    Some(armed(git, &folder).into_iter().map(|name| put_aside(&folder, git, name.as_ref())).collect())
+    let armed = armed(git, &folder).into_iter().filter(|name| !may_stay(&git.join(name)));
+    Some(armed.map(|name| put_aside(&folder, git, name.as_ref())).collect())
 }
 
 /// What in a folder of git's makes it run programs, or look elsewhere for what does.
 fn armed(git: &Path, folder: &OwnedFd) -> Vec<&'static str> {
     let text = |name| content(folder, name);
-    let names = ["hooks", "config", "config.worktree", "commondir"].into_iter();
-    let there = names.filter(|name| statat(folder, *name, AtFlags::SYMLINK_NOFOLLOW).is_ok());
+    let there = ARMING.into_iter().filter(|name| statat(folder, *name, AtFlags::SYMLINK_NOFOLLOW).is_ok());
     there
         .filter(|name| match *name {
             "hooks" => !has_only_samples(folder),
@@ -174,7 +171,11 @@ mod tests {
         write("modules/n/HEAD", "x");
         write("modules/n/config", "[core]\n\tworktree = ../../../n\n");
         fs::create_dir(git.with_file_name("n")).unwrap();
-        assert_eq!(disarm(&git), Some(Vec::new()));
+        let disarm_all = || -> Option<Vec<DisplacedName>> {
+            let each: Option<Vec<_>> = git_folders(&git)?.iter().map(|git| disarm(git, |_| false)).collect();
+            Some(each?.concat())
+        };
+        assert_eq!(disarm_all(), Some(Vec::new()));
         assert!(runs_nothing(&git));
 
         write("hooks/pre-commit", "x");
@@ -185,9 +186,9 @@ mod tests {
             let path = git.join(name).display().to_string();
             DisplacedName::Renamed { to: format!("{path}.untrusted"), path }
         };
-        let mut found = disarm(&git).unwrap();
+        let mut found = disarm_all().unwrap();
         found.sort_by_key(ToString::to_string);
         assert_eq!(found, ["hooks", "modules/m/config", "worktrees/w/commondir"].map(renamed));
-        assert_eq!(disarm(&git), Some(Vec::new()));
+        assert_eq!(disarm_all(), Some(Vec::new()));
     }
 }

@@ -11,16 +11,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Stat, fstat, lstat, statat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Stat, lstat, statat};
 use rustix::io::Errno;
 
 use super::access::{FolderAccess, is_gone};
-use super::aftermath::{
-    MOST_COMPARED, ProtectionWatch, WatchedProject, changed, disarm_or_put_aside, identity, put_folder_aside,
-};
+use super::aftermath::{MOST_COMPARED, ProtectionWatch, WatchedProject, changed, identity, put_folder_aside};
 use super::guard::{Guard, lossy, put_aside};
 use super::likeness::is_copy;
-use super::new_repository::{disarm_one, target};
+use super::new_repository::target;
 use super::put_aside_name::is_put_aside;
 use super::report::DisplacedName;
 use super::survey::{GitSigns, PlaceKind, is_within_reach};
@@ -105,7 +103,7 @@ impl<'a> AftermathSearch<'a> {
                 // It may lead to where nothing else looks.
                 let is_watched = self.watch.git.iter().any(|known| git.starts_with(known));
                 if !is_watched && !self.project.is_known(&git) {
-                    self.displaced.append(&mut disarm_or_put_aside(&git, self.access));
+                    self.displaced.append(&mut self.watch.disarm_or_put_aside(&git, self.access));
                 }
             }
         }
@@ -194,15 +192,13 @@ impl<'a> AftermathSearch<'a> {
                 found.push((name.to_owned(), kind));
             }
         }
-        let of_git = signs.are_those_of_git();
-        if of_git && !self.was_there_as_git(&above) {
-            self.displaced.append(&mut disarm_one(&above).ok_or(Unseen)?);
+        if signs.are_those_of_git() && !self.was_there_as_git(&above) {
+            self.displaced.append(&mut self.watch.disarm_one(&above).ok_or(Unseen)?);
         }
         let mut inner = Vec::new();
         for (name, kind) in found {
             let path = above.join(&name);
             match kind {
-                PlaceKind::Folder if of_git && name == "objects" => {}
                 PlaceKind::Folder => inner.push(below.join(&name)),
                 _ if self.was_there(&folder, &path) => {}
                 _ if self.watch.policy.permits(&path) => {}
@@ -214,7 +210,9 @@ impl<'a> AftermathSearch<'a> {
                         self.displaced.append(&mut guard.end(self.access));
                     }
                 }
-                PlaceKind::Git => self.displaced.append(&mut disarm_or_put_aside(&path, self.access)),
+                PlaceKind::Git => {
+                    self.displaced.append(&mut self.watch.disarm_or_put_aside(&path, self.access));
+                }
                 PlaceKind::Protected if name == ".git" => self.judge_link(&folder, &above),
                 _ if self.names < MOST_NAMES && self.is_copy(&path) => self.names += 1,
                 PlaceKind::Protected if has_only_plans(&path) => {
@@ -230,14 +228,14 @@ impl<'a> AftermathSearch<'a> {
 
     /// Whether a folder that is one of git's by what is in it was there before.
     fn was_there_as_git(&self, path: &Path) -> bool {
-        self.watch.known_git.contains(path) || self.project.is_known(path)
+        self.watch.is_old_git(path) || self.project.is_known(path)
     }
 
     /// Whether something was there before: at the same place, or elsewhere and was moved with the folder that it is in.
     fn was_there(&self, folder: &OwnedFd, path: &Path) -> bool {
-        let (Some(name), Ok(above)) = (path.file_name(), fstat(folder)) else { return false };
+        let Some(name) = path.file_name() else { return false };
         let is_link = path.ends_with(".git") && !self.project.survey.is_at_root(path);
-        if self.project.paths.get(path) == Some(&identity(&above)) && !is_link {
+        if !is_link && self.watch.settled.has(path) {
             return true;
         }
         let is_known = |this: Stat| {
@@ -250,13 +248,10 @@ impl<'a> AftermathSearch<'a> {
 
     /// Whether something is like what was there at the same name elsewhere in the project: it says nothing new.
     fn is_copy(&self, path: &Path) -> bool {
-        let WatchedProject { survey, paths, .. } = self.project;
-        let same_name = survey.mounted().filter(|known| known.file_name() == path.file_name());
-        same_name.take(MOST_COMPARED).any(|known| {
-            // Not with what has taken its place meanwhile.
-            let above = known.parent().and_then(|above| lstat(above).ok()).map(|above| identity(&above));
-            above.is_some() && paths.get(known.as_path()).copied() == above && is_copy(known, path)
-        })
+        let same_name = self.project.survey.mounted().filter(|known| known.file_name() == path.file_name());
+        // Not with what has taken its place meanwhile.
+        let same_name = same_name.filter(|known| self.watch.settled.has(known));
+        same_name.take(MOST_COMPARED).any(|known| is_copy(known, path))
     }
 
     /// A new file `.git` may lead to a folder of git's that is protected, or to one in the project that runs nothing.
@@ -271,7 +266,7 @@ impl<'a> AftermathSearch<'a> {
             Some(git) if self.watch.git.iter().any(|known| git.starts_with(known)) => {}
             Some(git) if self.project.is_known(&git) => {}
             Some(git) if git.starts_with(root) => {
-                self.displaced.append(&mut disarm_or_put_aside(&git, self.access));
+                self.displaced.append(&mut self.watch.disarm_or_put_aside(&git, self.access));
             }
             _ => self.displaced.push(put_aside(folder, above, ".git".as_ref())),
         }

@@ -142,13 +142,24 @@ const HOME_SECRETS: [&str; 99] = [
 /// How much of what is in a place with secrets is looked at for links.
 const MOST_LINKS: usize = 256;
 
-/// Hides what holds secrets below a home folder, where it would be shown. What somebody has listed by its own name is shown.
+/// Hides what holds secrets below a home folder, where it would be shown, or could be made. What somebody has listed by
+/// its own name is shown.
 pub(crate) fn hide_secrets(policy: &mut SandboxPolicy, home: &Path) {
     if !home.is_absolute() || home.parent().is_none() {
         return;
     }
+    let around_home = policy.writable.iter().any(|folder| home.starts_with(folder));
+    let in_home = policy.writable.iter().filter_map(|folder| folder.strip_prefix(home).ok());
+    let in_home: Vec<Vec<u8>> =
+        in_home.map(|folder| folder.join("").as_os_str().as_encoded_bytes().to_vec()).collect();
     for name in HOME_SECRETS {
-        for path in found(home, name).into_iter().flat_map(with_targets) {
+        let mut paths = found(home, name);
+        // What is not there can hold no secret yet, but a key or a setting that somebody else chose.
+        let can_be_made = || around_home || in_home.iter().any(|folder| name.as_bytes().starts_with(folder));
+        if paths.is_empty() && !name.ends_with('*') && can_be_made() {
+            paths.push(home.join(name));
+        }
+        for path in paths.into_iter().flat_map(with_targets) {
             let is_listed = policy.readable.contains(&path) || policy.writable.contains(&path);
             if policy.shows(&path) && !is_listed {
                 policy.hidden.push(path);

@@ -98,10 +98,10 @@ pub(in crate::process) struct ProjectSurvey {
     pub(super) git: Vec<PathBuf>,
     /// Of the folders of git's, those of worktrees and submodules among them, the ones that are not mounted because nothing
     /// in them would run. They are looked at again in the end.
-    #[serde(skip)]
+    #[serde(with = "exact_path::list")]
     pub(super) loose: BTreeSet<PathBuf>,
     /// The same of the names: copies of others, in repositories and worktrees that are in folders of the project.
-    #[serde(skip)]
+    #[serde(with = "exact_path::list")]
     pub(super) copies: BTreeSet<PathBuf>,
 }
 
@@ -324,9 +324,8 @@ fn read(path: &Path, below: &Path, home: &ProtectedHome) -> IndexedFolder {
     }
     folder.folders.sort();
     if signs.are_those_of_git() {
-        // A repository without a work tree. Its many folders of objects hold nothing that git would run.
+        // A repository without a work tree. What else is in it is looked at all the same: anybody can make the signs.
         folder.git.push(path.to_owned());
-        folder.folders.retain(|inner| !inner.ends_with("objects"));
     }
     folder
 }
@@ -512,7 +511,8 @@ mod tests {
         }
         let names = ["AGENTS.md", "a/b/.vscode", "a/linked/.git"];
         let git = ["a/nested/.git", "bare"];
-        let folders = ["", "a", "a/b", "a/linked", "a/nested", "bare", "bare/refs"];
+        let folders =
+            ["", "a", "a/b", "a/linked", "a/nested", "bare", "bare/objects", "bare/objects/aa", "bare/refs"];
         check(folder.path(), &folders, &names, &git);
         check(folder.path(), &folders, &names, &git);
 
@@ -525,7 +525,8 @@ mod tests {
             check(folder.path(), &folders, &["AGENTS.md", "a/b/.vscode", "a/linked/.git"], &git);
         }
         fs::remove_dir_all(folder.path().join("a")).unwrap();
-        check(folder.path(), &["", "bare", "bare/refs"], &["AGENTS.md"], &["bare"]);
+        let folders = ["", "bare", "bare/objects", "bare/objects/aa", "bare/refs"];
+        check(folder.path(), &folders, &["AGENTS.md"], &["bare"]);
     }
 
     #[test]

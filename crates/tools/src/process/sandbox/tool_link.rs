@@ -8,23 +8,45 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::CWD;
+
 use super::access::FolderAccess;
 use super::aftermath::put_folder_aside;
+use super::policy::SandboxPolicy;
 use super::report::DisplacedName;
+use super::settled::SettledPlaces;
+use super::watched::{SeenThing, Sight, is_as_seen};
 
-/// What is on the way to such places in the projects: where each leads that is a link.
+/// What is on the way to such places in the projects, and the links there are.
 #[derive(Debug, Default)]
-pub(super) struct ToolLinks(BTreeMap<PathBuf, Option<PathBuf>>);
+pub(super) struct ToolLinks(BTreeMap<PathBuf, ToolLink>);
+
+/// What may be there in the end, of links.
+#[derive(Debug)]
+struct ToolLink {
+    /// One with this target, if that was there before any program that runs now.
+    target: Option<PathBuf>,
+    /// Otherwise exactly this one.
+    seen: Option<SeenThing>,
+}
+
+/// What is on the way to such places in the projects.
+pub(super) fn ways_to_tools(policy: &SandboxPolicy) -> BTreeSet<PathBuf> {
+    let ways = policy.unlinked.iter().flat_map(|place| {
+        let inside = policy.projects.iter().filter(move |project| place.starts_with(project));
+        inside.flat_map(move |project| way(project, place))
+    });
+    ways.collect()
+}
 
 impl ToolLinks {
-    /// Of places, as far as they are in projects.
-    pub(super) fn of<'a>(places: impl IntoIterator<Item = &'a PathBuf>, projects: &[PathBuf]) -> Self {
-        let ways = places.into_iter().flat_map(|place| {
-            let inside = projects.iter().filter(move |project| place.starts_with(project));
-            inside.flat_map(move |project| way(project, place))
+    pub(super) fn of(policy: &SandboxPolicy, settled: &SettledPlaces, sight: &Sight) -> Self {
+        let links = ways_to_tools(policy).into_iter().map(|path| {
+            let target = fs::read_link(&path).ok().filter(|_| settled.has(&path));
+            let seen = target.is_none().then(|| sight.see(&path)).flatten();
+            (path, ToolLink { target, seen })
         });
-        let ways: BTreeSet<PathBuf> = ways.collect();
-        Self(ways.into_iter().map(|path| (path.clone(), fs::read_link(path).ok())).collect())
+        Self(links.collect())
     }
 
     /// Gives another name to the links that were not there, or led elsewhere.
@@ -33,9 +55,10 @@ impl ToolLinks {
         for (path, before) in &self.0 {
             // What a folder on the way has closed is opened to see it.
             if let Some(above) = path.parent() {
-                access.open(rustix::fs::CWD, above).ok();
+                access.open(CWD, above).ok();
             }
-            if fs::read_link(path).is_ok_and(|target| before.as_ref() != Some(&target)) {
+            let Ok(target) = fs::read_link(path) else { continue };
+            if before.target.as_ref() != Some(&target) && !is_as_seen(path, before.seen) {
                 displaced.append(&mut put_folder_aside(path, access));
             }
         }

@@ -27,7 +27,7 @@ use super::super::control::{
 };
 use super::super::process_tree::{ask, descendants, kill, kill_children};
 use super::super::sandbox::SandboxPolicy;
-use super::super::sandbox::aftermath::{ProtectionWatch, sort_out};
+use super::super::sandbox::aftermath::ProtectionWatch;
 use super::super::sandbox::enclosure::Enclosure;
 use super::super::sandbox::guard::Guard;
 use super::super::sandbox::report::LostNames;
@@ -42,16 +42,15 @@ pub(super) fn run() -> io::Result<()> {
     let _known = announce();
     let socket = StdUnixStream::from(stdin().try_clone_to_owned()?);
     let input = take_input(&socket)?;
-    let Some((SupervisorOrder::Run(mut run), rest)) = take_order(&socket)? else { return Ok(()) };
+    let Some((SupervisorOrder::Run(run), rest)) = take_order(&socket)? else { return Ok(()) };
     socket.set_nonblocking(true)?;
     set_child_subreaper(Some(getpid()))?;
     // Whoever removes old temporary folders leaves this one alone.
     let _held = run.sandbox.as_ref().and_then(|policy| hold(policy.temporary.as_deref()?).ok());
-    sort_out(&mut run.surveys);
     // A sandbox is made before there is an event loop: it would have a copy that catches its signals.
     let (beginning, protection) = match &run.sandbox {
         Some(policy) => {
-            let protection = ProtectionWatch::begin(&run.surveys, policy);
+            let protection = ProtectionWatch::begin(&run.projects, policy);
             (Beginning::Enclosed(enclose(&run, policy, input)), Some(protection))
         }
         None => (Beginning::Plain(input), None),

@@ -49,6 +49,25 @@ async fn many_new_folders_take_nothing_from_the_next_command() {
 }
 
 #[tokio::test]
+async fn a_folder_that_looks_like_one_of_gits_hides_nothing() {
+    // What is called `objects` beside `HEAD` and `refs` was not looked into.
+    require_whole();
+    let project = deep();
+    project.file("sub/objects/AGENTS.md", "mine");
+    let made = run(
+        &project,
+        &[
+            "mkdir sub/refs; touch sub/HEAD; mkdir -p bare/objects/ab/.vscode",
+            "echo x >> sub/objects/AGENTS.md; mkdir sub/objects/.zed; mkdir -p bare/objects/cd; touch bare/objects/cd/CLAUDE.md",
+        ],
+    )
+    .await;
+    assert_eq!(made, renamed(&["bare/objects/cd/CLAUDE.md", "sub/objects/.zed"]));
+    assert_eq!(project.text("sub/objects/AGENTS.md"), "mine");
+    assert!(project.path("bare/objects/ab/.vscode.untrusted").exists());
+}
+
+#[tokio::test]
 async fn what_lies_deep_is_found_before_and_after() {
     require_whole();
     let project = deep();

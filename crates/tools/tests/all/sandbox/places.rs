@@ -9,7 +9,7 @@ use everturn_tools::process::sandbox::SandboxSettings;
 use super::depth::told;
 use super::{all, enclosed_by, require_whole};
 use crate::bash::command;
-use crate::harness::Project;
+use crate::harness::{Project, names};
 
 /// Runs a line in a project, in a sandbox with settings.
 pub(super) async fn run(project: &Project, settings: &SandboxSettings, line: &str) -> (String, Vec<String>) {
@@ -93,4 +93,65 @@ async fn an_environment_in_another_project_is_no_way_out() {
     assert_eq!(told, [""; 0]);
     let (said, _) = run(&other, &settings, &look).await;
     assert!(said.contains("new"), "{said}");
+}
+
+/// What is hidden in a home folder that is the project, and is not there: each gets another name as a whole.
+#[tokio::test]
+async fn what_is_hidden_and_is_not_there_cannot_be_made_for_good() {
+    // The next run had no sandbox, and the person's ssh server another key.
+    require_whole();
+    let check = async |line: &str, expected: &[&str]| {
+        let mut project = Project::new();
+        let home = project.scope.worktree.clone();
+        Arc::get_mut(&mut project.scope).unwrap().home = home;
+        project.file("local/file", "");
+        project.file("dotfiles/file", "");
+        symlink("dotfiles/empty", project.path("kept")).unwrap();
+        symlink("dotfiles", project.path("linked")).unwrap();
+        let hidden = ["config/everturn", "local/share/data", "kept/opencode", "linked/state"];
+        let hidden = hidden.map(|name| project.path(name)).to_vec();
+        let settings = SandboxSettings { hidden, ..SandboxSettings::default() };
+        let (said, told) = run(&project, &settings, line).await;
+        let expected: Vec<String> =
+            expected.iter().map(|name| format!("{name} was renamed to {name}.untrusted")).collect();
+        assert_eq!(told, expected, "{line}: {said}");
+    };
+    check(
+        "mkdir -p config/everturn; echo 'sandbox = \"off\"' > config/everturn/everturn.toml",
+        &["config/everturn"],
+    )
+    .await;
+    check("mkdir -p x/everturn; mv x config", &["config/everturn"]).await;
+    check("mkdir -p x/everturn; ln -s x config", &["config"]).await;
+    check("mkdir -p local/share/data", &["local/share/data"]).await;
+    check("mkdir config; mkdir config/everturn; chmod 0 config", &["config/everturn"]).await;
+    check("mkdir .ssh; echo key > .ssh/authorized_keys; echo x > .npmrc", &[".npmrc", ".ssh"]).await;
+    check(
+        "mkdir -p .aws .config/gh .cargo; echo x > .cargo/credentials.toml",
+        &[".aws", ".cargo/credentials.toml", ".config", ".config/gh"],
+    )
+    .await;
+    // Where links lead that were there, to nothing or to something.
+    check("mkdir -p dotfiles/empty/opencode dotfiles/state", &["dotfiles/empty/opencode", "dotfiles/state"])
+        .await;
+    check("rm linked; mkdir -p linked/state", &["linked"]).await;
+    // What is beside it can be made.
+    check("mkdir -p config/other local/share/other .cargo dotfiles/other; touch ssh-not", &[]).await;
+}
+
+#[tokio::test]
+async fn what_is_hidden_cannot_be_made_in_another_place_that_can_be_changed() {
+    require_whole();
+    let project = Project::new();
+    let home = project.scope.home.clone();
+    fs::create_dir_all(home.join(".config")).unwrap();
+    let settings = SandboxSettings {
+        writable: vec![home.join(".config")],
+        hidden: vec![home.join(".config/everturn")],
+        ..SandboxSettings::default()
+    };
+    let config = home.join(".config");
+    let line = format!("cd {}; mkdir everturn gh other; touch everturn/everturn.toml", config.display());
+    run(&project, &settings, &line).await;
+    assert_eq!(names(&config), ["everturn.untrusted", "gh.untrusted", "other"]);
 }

@@ -1,0 +1,112 @@
+//! What counts as having been there when a program began.
+//!
+//! A place that was there while no program ran is the person's, whatever they put there later: editors replace files by
+//! renaming. One that appeared while a program ran may be that program's, which takes it away again and leaves another
+//! to make it anew. So each program is told the places that are *settled*: those which are so for every program that
+//! still runs there. For them the path decides in the end; at the others nothing stays but what is exactly as it was.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::exact_path;
+use super::survey::ProjectSurvey;
+
+/// What a program is started with.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::process) struct SurveyedProjects {
+    /// Its projects as they are.
+    pub(in crate::process) surveys: Vec<ProjectSurvey>,
+    /// What of all that is watched is settled.
+    pub(super) settled: SettledPlaces,
+    /// Places that are watched besides the names and folders of git's in the projects: what is hidden, for example. They
+    /// need not be there, nor the folders above them; what is made there gets another name in the end.
+    #[serde(with = "exact_path::list")]
+    pub(super) watched: Vec<PathBuf>,
+}
+
+/// Places that were there before any program that runs now.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<SettledPlace>", into = "Vec<SettledPlace>")]
+pub(in crate::process) struct SettledPlaces(HashMap<PathBuf, PlaceMark>);
+
+/// By what a place is known, besides its path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct PlaceMark {
+    /// The number of the folder that it lies in: another folder with the same name is another place.
+    above: u64,
+    /// Where it leads, in bytes, if it is a link. Nothing can be mounted on one, so programs can change it.
+    link: Option<Vec<u8>>,
+}
+
+/// A place on its way.
+#[derive(Debug, Serialize, Deserialize)]
+struct SettledPlace {
+    #[serde(with = "exact_path")]
+    path: PathBuf,
+    mark: PlaceMark,
+}
+
+impl PlaceMark {
+    /// That of what is at a path now, if anything is.
+    fn of(path: &Path) -> Option<Self> {
+        let this = fs::symlink_metadata(path).ok()?;
+        let above = fs::symlink_metadata(path.parent().unwrap_or(path)).ok()?.ino();
+        let link = if this.is_symlink() { Some(fs::read_link(path).ok()?) } else { None };
+        Some(Self { above, link: link.map(|target| target.into_os_string().into_vec()) })
+    }
+}
+
+impl SettledPlaces {
+    /// What is there of some places now, as if no program ran.
+    pub(super) fn all(places: impl Iterator<Item = PathBuf>) -> Self {
+        let there = places.filter_map(|path| PlaceMark::of(&path).map(|mark| (path, mark)));
+        Self(there.collect())
+    }
+
+    /// Keeps what is settled for another program as well, as it was then, of what lies where that one can make something.
+    pub(super) fn keep_common(&mut self, other: &Self, reach: &[PathBuf]) {
+        self.0.retain(|path, mark| {
+            if let Some(before) = other.0.get(path) {
+                mark.clone_from(before);
+                return true;
+            }
+            !reach.iter().any(|folder| path.starts_with(folder))
+        });
+    }
+
+    /// Takes a place out, at which something can be changed.
+    pub(super) fn remove(&mut self, path: &Path) {
+        self.0.remove(path);
+    }
+
+    /// Whether a place is one of them, and is the same one still.
+    pub(super) fn has(&self, path: &Path) -> bool {
+        self.0.get(path).is_some_and(|mark| {
+            let is_same =
+                |now: PlaceMark| now.above == mark.above && (mark.link.is_none() || now.link == mark.link);
+            PlaceMark::of(path).is_some_and(is_same)
+        })
+    }
+
+    /// Whether there is a link among them that leads to a target.
+    pub(super) fn has_link(&self, path: &Path, target: &[u8]) -> bool {
+        self.0.get(path).is_some_and(|mark| mark.link.as_deref() == Some(target))
+    }
+}
+
+impl From<Vec<SettledPlace>> for SettledPlaces {
+    fn from(places: Vec<SettledPlace>) -> Self {
+        Self(places.into_iter().map(|place| (place.path, place.mark)).collect())
+    }
+}
+
+impl From<SettledPlaces> for Vec<SettledPlace> {
+    fn from(places: SettledPlaces) -> Self {
+        places.0.into_iter().map(|(path, mark)| SettledPlace { path, mark }).collect()
+    }
+}

@@ -1,0 +1,184 @@
+//! Two commands at once: what one of them made is nothing old to the other.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use super::depth::told;
+use super::{all, enclosed, require_whole};
+use crate::bash::{command, watch};
+use crate::harness::Project;
+
+/// A command that waits in the middle. What it says about protected names in the end is the result.
+struct PausedCommand {
+    go_on: PathBuf,
+    running: JoinHandle<Vec<String>>,
+}
+
+impl PausedCommand {
+    /// Starts one, and returns when it waits.
+    async fn start(project: &Arc<Project>, name: &str, before: &str, after: &str) -> Self {
+        let arrived = watch(&project.path(&format!("{name}.arrived")));
+        let go_on = project.path(&format!("{name}.go"));
+        assert!(Command::new("mkfifo").arg(&go_on).status().unwrap().success());
+        let line = format!("{before}\necho > {name}.arrived; read x < {name}.go\n{after}");
+        let project = Arc::clone(project);
+        let running = tokio::spawn(async move {
+            let output = project.run_with(Vec::new(), &enclosed(all()), command(&line)).await.unwrap();
+            assert_eq!(output.metadata["exit"], 0, "{line}: {}", output.output);
+            told(&project, &output)
+        });
+        arrived.await.unwrap();
+        Self { go_on, running }
+    }
+
+    /// Lets it go on, until it has ended.
+    async fn end(self) -> Vec<String> {
+        let go_on = self.go_on;
+        spawn_blocking(move || fs::write(go_on, "\n")).await.unwrap().unwrap();
+        self.running.await.unwrap()
+    }
+}
+
+/// A project with a repository of its own, one in a folder in which nothing runs, and protected names.
+fn project() -> Arc<Project> {
+    let project = Project::new();
+    for (name, text) in [
+        (".git/HEAD", "ref: refs/heads/main\n"),
+        (".git/config", "[core]\n\tbare = false\n"),
+        ("clone/.git/HEAD", "ref: refs/heads/main\n"),
+        ("clone/.git/hooks/x.sample", ""),
+        ("sub/AGENTS.md", "Be good.\n"),
+        ("sub/file", ""),
+    ] {
+        project.file(name, text);
+    }
+    std::os::unix::fs::symlink("sub/file", project.path("GEMINI.md")).unwrap();
+    Arc::new(project)
+}
+
+/// What one command makes and takes away, at which name the other finds it, and what becomes of that.
+const MADE: [(&str, &str, &str); 11] = [
+    ("mkdir .git/hooks; echo x > .git/hooks/pre-commit", "rm -r .git/hooks", ".git/hooks"),
+    ("mkdir .vscode; echo {} > .vscode/tasks.json", "rm -r .vscode", ".vscode"),
+    ("echo ../sub > .git/commondir", "rm .git/commondir", ".git/commondir"),
+    ("mkdir -p .git/info; echo x > .git/info/attributes", "rm -r .git/info", ".git/info/attributes"),
+    ("ln -s sub/file AGENTS.md", "rm AGENTS.md", "AGENTS.md"),
+    ("mkdir -p new/.zed", "rm -r new", "new/.zed"),
+    ("mv sub gone; mkdir sub; echo x > sub/AGENTS.md", "rm -r sub; mv gone sub", "sub/AGENTS.md"),
+    (
+        "mkdir -p clone/.git/hooks; echo x > clone/.git/hooks/pre-push",
+        "rm -r clone/.git/hooks",
+        "clone/.git/hooks",
+    ),
+    (
+        "mkdir -p new/.git/hooks; echo x > new/.git/HEAD; echo x > new/.git/hooks/update",
+        "rm -r new",
+        "new/.git/hooks",
+    ),
+    (
+        "mkdir -p .git/worktrees/w; echo x > .git/worktrees/w/HEAD; echo ../../../sub > .git/worktrees/w/commondir",
+        "rm -r .git/worktrees",
+        ".git/worktrees/w/commondir",
+    ),
+    (
+        "mkdir -p bare/refs bare/objects; echo x > bare/HEAD; printf '[core]\\n\\tfsmonitor = x\\n' > bare/config",
+        "rm -r bare",
+        "bare/config",
+    ),
+];
+
+fn renamed(name: &str, to: &str) -> Vec<String> {
+    vec![format!("{name} was renamed to {name}.{to}")]
+}
+
+#[tokio::test]
+async fn what_one_command_made_and_took_away_another_does_not_make_for_good() {
+    // It was taken for old, because it was there when the other began.
+    require_whole();
+    for (make, remove, name) in MADE {
+        let project = project();
+        let one = PausedCommand::start(&project, "one", make, remove).await;
+        let other = PausedCommand::start(&project, "other", "", make).await;
+        assert_eq!(one.end().await, [""; 0], "{make}");
+        assert_eq!(other.end().await, renamed(name, "untrusted"), "{make}");
+    }
+}
+
+#[tokio::test]
+async fn what_one_command_made_is_not_renamed_by_another_but_by_itself() {
+    require_whole();
+    for (make, _, name) in MADE {
+        let project = project();
+        let one = PausedCommand::start(&project, "one", make, "").await;
+        let other = PausedCommand::start(&project, "other", "", "").await;
+        assert_eq!(other.end().await, [""; 0], "{make}");
+        assert!(project.path(name).symlink_metadata().is_ok(), "{make}");
+        assert_eq!(one.end().await, renamed(name, "untrusted"), "{make}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_renamed_for_one_command_another_does_not_make_again() {
+    require_whole();
+    for (make, _, name) in MADE.into_iter().filter(|(make, ..)| !make.contains("mv ")) {
+        let project = project();
+        let one = PausedCommand::start(&project, "one", make, "").await;
+        let other = PausedCommand::start(&project, "other", "", &format!("{make}; true")).await;
+        assert_eq!(one.end().await, renamed(name, "untrusted"), "{make}");
+        assert_eq!(other.end().await, renamed(name, "untrusted-2"), "{make}");
+    }
+}
+
+#[tokio::test]
+async fn a_link_that_one_command_changed_is_not_put_back_by_another() {
+    require_whole();
+    let project = project();
+    let one = PausedCommand::start(&project, "one", "ln -sf /usr GEMINI.md; ln -s /usr CLAUDE.md", "").await;
+    let other = PausedCommand::start(&project, "other", "", "").await;
+    let expected = ["CLAUDE.md", "GEMINI.md"].map(|name| renamed(name, "untrusted").remove(0));
+    assert_eq!(one.end().await, expected);
+    assert_eq!(other.end().await, [""; 0]);
+    assert_eq!(fs::read_link(project.path("GEMINI.md")).unwrap(), PathBuf::from("sub/file"));
+    assert!(!project.path("CLAUDE.md").is_symlink());
+}
+
+#[tokio::test]
+async fn what_a_person_replaces_while_commands_run_stays() {
+    require_whole();
+    let project = project();
+    let replace = |name: &str, text: &str| {
+        fs::write(project.path("editor"), text).unwrap();
+        fs::rename(project.path("editor"), project.path(name)).unwrap();
+    };
+    let one = PausedCommand::start(&project, "one", "", "").await;
+    replace("sub/AGENTS.md", "Be better.\n");
+    replace(".git/config", "[core]\n\teditor = mine\n");
+    let other = PausedCommand::start(&project, "other", "", "").await;
+    replace("sub/AGENTS.md", "Be best.\n");
+    replace(".git/config", "[core]\n\teditor = other\n");
+    assert_eq!(other.end().await, [""; 0]);
+    assert_eq!(one.end().await, [""; 0]);
+    assert_eq!(
+        (project.text("sub/AGENTS.md").as_str(), project.text(".git/config").as_str()),
+        ("Be best.\n", "[core]\n\teditor = other\n")
+    );
+}
+
+#[tokio::test]
+async fn what_was_made_while_nothing_ran_is_old_again() {
+    // The one before has ended, and counted as running as long as anybody remembered it.
+    require_whole();
+    let project = project();
+    let one = PausedCommand::start(&project, "one", "", "").await;
+    assert_eq!(one.end().await, [""; 0]);
+    project.file("AGENTS.md", "Be good.\n");
+    let other = PausedCommand::start(&project, "other", "", "").await;
+    fs::write(project.path("editor"), "Be better.\n").unwrap();
+    fs::rename(project.path("editor"), project.path("AGENTS.md")).unwrap();
+    assert_eq!(other.end().await, [""; 0]);
+    assert_eq!(project.text("AGENTS.md"), "Be better.\n");
+}
