@@ -4,7 +4,7 @@
 //! to the project itself, or to a folder around it, protects nothing: all of it would be closed.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -27,6 +27,10 @@ const LATELY: Duration = Duration::from_millis(250);
 
 /// How many projects are kept in mind for them.
 const MOST_PROJECTS: usize = 16;
+
+/// Folders of a home folder whose links are looked at although it is no project: shells, desktops and programs by name are
+/// run from them, and a repository of dotfiles is what such links lead to.
+const LINKED: [&str; 4] = ["", ".config", ".local/bin", "bin"];
 
 /// Files with settings that hold for every repository of a person, below the home folder.
 const PERSONAL: [&str; 2] = [".gitconfig", ".config/git/config"];
@@ -77,6 +81,7 @@ pub(super) fn leads(
     for file in personal.chain([PathBuf::from(MACHINE)]) {
         found.add_named(&NamedPlaces::of(&file, home)?, &trees, home);
     }
+    home.into_iter().for_each(|home| found.add_links_of_home(home));
     found.add_inner(&survey.links);
     Ok(found.places.into_iter().collect())
 }
@@ -109,6 +114,17 @@ impl FoundLeads<'_> {
         let hooks = fs::read_dir(git.join("hooks")).into_iter().flatten().flatten();
         let links = hooks.filter(|hook| hook.file_type().is_ok_and(|kind| kind.is_symlink()));
         links.for_each(|hook| self.add_link(&hook.path()));
+    }
+
+    /// Adds what links in a home folder lead to in the project, of those that something is run from.
+    fn add_links_of_home(&mut self, home: &Path) {
+        for folder in LINKED {
+            let entries = fs::read_dir(home.join(folder)).into_iter().flatten().flatten();
+            let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
+            let is_meant = |name: &OsStr| !folder.is_empty() || name.as_encoded_bytes().starts_with(b".");
+            let links = links.filter(|entry| is_meant(&entry.file_name()));
+            links.for_each(|entry| self.add_inside(&entry.path()));
+        }
     }
 
     /// Adds what settings name in work trees.
@@ -146,11 +162,12 @@ impl FoundLeads<'_> {
         }
     }
 
+    /// Links elsewhere are not the project's business.
     fn insert(&mut self, links: Vec<PathBuf>, end: PathBuf) {
         if !self.root.starts_with(&end) && self.places.insert(end.clone()) {
             self.next.push_back(end);
         }
-        self.places.extend(links);
+        self.places.extend(links.into_iter().filter(|link| link.starts_with(self.root)));
     }
 
     /// Adds what links in the places lead to, of which all in the project are given.

@@ -85,6 +85,23 @@ async fn what_takes_the_place_of_what_a_protected_link_leads_to_does_not_stay() 
 }
 
 #[tokio::test]
+async fn what_a_home_folder_is_linked_to_cannot_be_changed() {
+    require_whole();
+    let project = project(&["bashrc", "nvim/init.lua", "tool", "notes"], &[]);
+    let home = &project.scope.home;
+    for (link, target) in
+        [(".bashrc", "bashrc"), (".config/nvim", "nvim"), (".local/bin/tool", "tool"), ("notes", "notes")]
+    {
+        fs::create_dir_all(home.join(link).parent().unwrap()).unwrap();
+        symlink(project.path(target), home.join(link)).unwrap();
+    }
+    check_told(&project, "for f in bashrc nvim/init.lua nvim/new tool notes; do echo new > $f; done", &[])
+        .await;
+    let texts = ["bashrc", "nvim/init.lua", "tool", "notes"].map(|name| project.text(name));
+    assert_eq!(texts, ["old\n", "old\n", "old\n", "new\n"]);
+}
+
+#[tokio::test]
 async fn a_protected_link_to_the_project_itself_closes_nothing() {
     require_whole();
     let project = project(&["src/a"], &[(".claude", "."), (".cursor", ".."), ("AGENTS.md", "/usr")]);
