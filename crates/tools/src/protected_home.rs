@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::protected::is_plans;
+
 /// Folders of programs that many people have in their home folder.
 const PROGRAMS: [&str; 2] = ["bin", "go/bin"];
 
@@ -82,7 +84,7 @@ impl ProtectedHome {
             HomePlace::Open
         } else if is_in(&self.programs) {
             HomePlace::Protected
-        } else if !first.as_encoded_bytes().starts_with(b".") {
+        } else if !first.as_encoded_bytes().starts_with(b".") || path.ancestors().any(is_plans) {
             HomePlace::Ordinary
         } else if self.open.iter().any(|open| open.starts_with(path)) {
             HomePlace::Way
@@ -111,6 +113,8 @@ mod tests {
             ("/me/my", HomePlace::Ordinary),
             ("/me/my/programs/x", HomePlace::Protected),
             ("/me/src/.x", HomePlace::Ordinary),
+            ("/me/.opencode/plans/a.md", HomePlace::Ordinary),
+            ("/me/.opencode/agent", HomePlace::Protected),
             ("/me", HomePlace::Ordinary),
             ("/usr/bin", HomePlace::Ordinary),
             ("/.x", HomePlace::Ordinary),

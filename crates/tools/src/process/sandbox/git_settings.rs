@@ -289,7 +289,7 @@ mod tests {
         assert!(NamedPlaces::of(&file, None).is_err());
         // A file that includes itself is read once.
         std::fs::write(&file, "[include]\n\tpath = config\n").unwrap();
-        assert_eq!(NamedPlaces::of(&file, None).unwrap().files, [file.clone()]);
-        assert_eq!(NamedPlaces::of(folder.path(), None).unwrap().files, [PathBuf::new(); 0]);
+        assert_eq!(NamedPlaces::of(&file, None).unwrap().files, std::slice::from_ref(&file));
+        assert_eq!(NamedPlaces::of(folder.path(), None).unwrap().files, Vec::<PathBuf>::new());
     }
 }

@@ -186,7 +186,7 @@ mod tests {
         let base = folder.path().canonicalize().unwrap();
         let home = base.join("people/me");
         fs::create_dir_all(home.join("tools")).unwrap();
-        for (link, target) in [("home", "people/me"), ("above", "people"), ("tools", "people/me/tools")] {
+        for (link, target) in [("mine", "people/me"), ("above", "people"), ("tools", "people/me/tools")] {
             std::os::unix::fs::symlink(target, base.join(link)).unwrap();
         }
         let places = |name: &str, value: &str, home: &Path| {
@@ -194,11 +194,11 @@ mod tests {
             ToolPlaces::of([(name.to_owned(), value)], home)
         };
         for name in ["JAVA_HOME", "CARGO_TARGET_DIR", "PATH"] {
-            for value in ["%/home", "%/above", "%/home/", "%/home/tools/..", "%/tools/..", "%/home/../me"] {
+            for value in ["%/mine", "%/above", "%/mine/", "%/mine/tools/..", "%/tools/..", "%/mine/../me"] {
                 assert_eq!(places(name, value, &home), ToolPlaces::default(), "{name}={value}");
             }
             // The home itself may be written with a link.
-            assert_eq!(places(name, "%/people/me", &base.join("home")), ToolPlaces::default(), "{name}");
+            assert_eq!(places(name, "%/people/me", &base.join("mine")), ToolPlaces::default(), "{name}");
         }
         let kept = places("JAVA_HOME", "%/tools", &home).readable;
         assert_eq!(kept, [base.join("tools")]);

@@ -308,6 +308,10 @@ async fn plans_can_be_made_where_nothing_else_is() {
     check_told(&project, "mkdir -p new/.opencode/plans/.vscode", &["new/.opencode/plans/.vscode"]).await;
     // A link would let anything be there.
     check_told(&project, "mkdir -p x/.opencode; ln -s ../.. x/.opencode/plans", &["x/.opencode"]).await;
+    let project = home(&[".opencode/plans/a.md"]);
+    check_told(&project, "echo new > .opencode/plans/a.md; echo new > .opencode/plans/b.md", &[]).await;
+    let texts = [".opencode/plans/a.md", ".opencode/plans/b.md"].map(|name| project.text(name));
+    assert_eq!(texts, ["new\n", "new\n"]);
     // What is there is closed.
     let project = self::project(&[".opencode/agent/a.md"], &[]);
     check_told(&project, "mkdir .opencode/plans; echo x > .opencode/agent/a.md; echo x > .opencode/new", &[])
