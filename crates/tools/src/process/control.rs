@@ -21,6 +21,7 @@ use super::sandbox::SandboxPolicy;
 #[cfg(target_os = "linux")]
 use super::sandbox::guard::Guard;
 use super::sandbox::report::{DisplacedName, LostNames};
+#[cfg(target_os = "linux")]
 use super::sandbox::settled::SurveyedProjects;
 
 /// Gives the supervisor what is to be the program's input, or says that there is none. The socket must be a new one.
@@ -99,6 +100,7 @@ pub(super) struct RunOrder {
     /// What it may see, change and reach, if not everything.
     pub(super) sandbox: Option<SandboxPolicy>,
     /// The projects of the sandbox as they are.
+    #[cfg(target_os = "linux")]
     pub(super) projects: SurveyedProjects,
 }
 

@@ -19,6 +19,7 @@ use super::program::{Containment, RunningProgram};
 use super::sandbox::SandboxPolicy;
 #[cfg(target_os = "linux")]
 use super::sandbox::overlap;
+#[cfg(target_os = "linux")]
 use super::sandbox::settled::SurveyedProjects;
 use super::supervisor;
 
@@ -149,6 +150,7 @@ impl Launcher {
             terminal,
             sandbox: self.sandbox.clone(),
             // While the supervisor starts, which takes longer.
+            #[cfg(target_os = "linux")]
             projects: self.look_at_projects(&mut program).await?,
         };
         program.begin(&SupervisorOrder::Run(Box::new(run))).await?;
@@ -166,12 +168,6 @@ impl Launcher {
         let (projects, entry) = entering.await.map_err(io::Error::other)??;
         program.enter(entry);
         Ok(projects)
-    }
-
-    /// Without a sandbox there are none.
-    #[cfg(not(target_os = "linux"))]
-    async fn look_at_projects(&self, _: &mut RunningProgram) -> io::Result<SurveyedProjects> {
-        Ok(SurveyedProjects::default())
     }
 }
 

@@ -32,7 +32,7 @@
 //! - `aftermath`: what a program left at such names, at every depth
 //! - `search`: looking through a project for it
 //! - `new_repository`: a repository that a program made
-//! - `rebase`: a rebase that was under way
+//! - `rebase`: rebases and picks that stopped in the middle
 //! - `watched`: places at which nothing may be made
 //! - `tool_link`: links on the way to places of tools
 //! - `likeness`: whether something new is a copy
@@ -48,6 +48,7 @@ mod access;
 pub(super) mod aftermath;
 #[cfg(target_os = "linux")]
 pub(super) mod enclosure;
+#[cfg(target_os = "linux")]
 mod exact_path;
 #[cfg(target_os = "linux")]
 mod fault;
@@ -89,9 +90,11 @@ mod search;
 mod seccomp;
 mod secrets;
 mod settings;
+#[cfg(target_os = "linux")]
 pub(super) mod settled;
 #[cfg(target_os = "linux")]
 mod stage;
+#[cfg(target_os = "linux")]
 pub(super) mod survey;
 #[cfg(target_os = "linux")]
 mod tool_link;

@@ -20,7 +20,7 @@ use super::likeness::is_copy;
 use super::new_repository::{ARMING, disarm, runs_nothing};
 use super::policy::SandboxPolicy;
 use super::put_aside_name::is_put_aside;
-use super::rebase::RebaseLists;
+use super::rebase::StoppedWorks;
 use super::report::DisplacedName;
 use super::repository::{INNER, git_folders};
 use super::search::AftermathSearch;
@@ -82,7 +82,7 @@ pub(in crate::process) struct ProtectionWatch<'a> {
     /// What was there in those which another program may have made, of what makes git run programs.
     seen: HashMap<PathBuf, SeenThing>,
     watched: Vec<WatchedPlace>,
-    rebases: RebaseLists,
+    stopped: &'a StoppedWorks,
     places: ToolLinks,
     leads: LeadWatch,
 }
@@ -99,14 +99,13 @@ impl<'a> ProtectionWatch<'a> {
     /// Begins before the program does.
     pub(in crate::process) fn begin(projects: &'a SurveyedProjects, policy: &'a SandboxPolicy) -> Self {
         let (since, sight) = (coarse_time(), Sight::new());
-        let SurveyedProjects { surveys, settled, watched } = projects;
+        let SurveyedProjects { surveys, settled, watched, stopped } = projects;
         let inside = surveys.iter().flat_map(ProjectSurvey::repositories);
         let git: Vec<PathBuf> = inside.chain(&policy.repositories).cloned().collect();
         // Where they cannot be told, the program is not started.
         let inner = git.iter().filter_map(|git| git_folders(git)).flatten();
         let known_git: HashSet<PathBuf> =
             inner.chain(surveys.iter().flat_map(|survey| survey.git.clone())).collect();
-        let rebases = RebaseLists::of(&known_git);
         let places = ToolLinks::of(policy, settled, &sight);
         let mounted = mounted_git(policy, surveys);
         let (old, fresh): (Vec<&PathBuf>, Vec<&PathBuf>) = mounted.iter().partition(|git| settled.has(git));
@@ -118,7 +117,7 @@ impl<'a> ProtectionWatch<'a> {
         let watched = all.filter_map(|path| WatchedPlace::of(&path, settled, &sight)).collect();
         let projects = surveys.iter().map(|survey| WatchedProject::of(survey, settled, &sight)).collect();
         let leads = LeadWatch::of(surveys);
-        Self { policy, since, settled, projects, git, known_git, seen, watched, rebases, places, leads }
+        Self { policy, since, settled, projects, git, known_git, seen, watched, stopped, places, leads }
     }
 
     /// Gives other names to what must not stay. Nothing of the program may run any more.
@@ -130,7 +129,7 @@ impl<'a> ProtectionWatch<'a> {
             .filter(|guard| guard.link().is_none_or(|(path, target)| self.settled.has_link(path, target)));
         let mut displaced: Vec<DisplacedName> = guards.flat_map(|guard| guard.end(&mut access)).collect();
         displaced.extend(self.watched.iter().flat_map(|place| place.judge(&mut access)));
-        displaced.append(&mut self.rebases.judge(&mut access));
+        displaced.append(&mut self.stopped.judge(&self.known_git, &mut access));
         displaced.append(&mut self.places.judge(&mut access));
         displaced.append(&mut self.leads.judge(self.policy, &mut access));
         for git in &self.git {

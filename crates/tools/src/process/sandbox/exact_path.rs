@@ -79,6 +79,32 @@ pub(super) mod list {
     }
 }
 
+/// The same for what is known by paths.
+pub(super) mod map {
+    use super::{Cow, Deserialize, Deserializer, ExactPath, PathBuf, Serialize, Serializer};
+
+    pub(in super::super) fn serialize<'a, C, V: Serialize + 'a, S: Serializer>(
+        map: &'a C,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error>
+    where
+        &'a C: IntoIterator<Item = (&'a PathBuf, &'a V)>,
+    {
+        serializer.collect_seq(map.into_iter().map(|(path, value)| (ExactPath(Cow::Borrowed(path)), value)))
+    }
+
+    pub(in super::super) fn deserialize<'de, C, V, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<C, D::Error>
+    where
+        C: FromIterator<(PathBuf, V)> + IntoIterator<Item = (PathBuf, V)>,
+        V: Deserialize<'de>,
+    {
+        let pairs = Vec::<(ExactPath<'_>, V)>::deserialize(deserializer)?;
+        Ok(pairs.into_iter().map(|(path, value)| (path.0.into_owned(), value)).collect())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,16 +115,19 @@ mod tests {
         one: PathBuf,
         #[serde(with = "list")]
         more: Vec<PathBuf>,
+        #[serde(with = "map")]
+        known: std::collections::BTreeMap<PathBuf, u8>,
     }
 
     #[test]
     fn every_path_comes_back_as_it_was() {
         for bytes in [b"".as_slice(), b"a/b", "a/\u{e4}\u{fffd}".as_bytes(), b"a/\xff\xfe/b", b"\xc3"] {
             let path = PathBuf::from(OsString::from_vec(bytes.to_vec()));
-            let paths = Paths { one: path.clone(), more: vec![path, "x".into()] };
+            let known = [(path.clone(), 1)].into();
+            let paths = Paths { one: path.clone(), more: vec![path, "x".into()], known };
             let text = serde_json::to_string(&paths).unwrap();
             assert_eq!(serde_json::from_str::<Paths>(&text).unwrap(), paths, "{text}");
         }
-        assert!(serde_json::from_str::<Paths>(r#"{"one": "\u0000zz", "more": []}"#).is_err());
+        assert!(serde_json::from_str::<Paths>(r#"{"one": "\u0000zz", "more": [], "known": []}"#).is_err());
     }
 }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::access::{FolderAccess, is_gone, writing};
 use super::exact_path;
-use super::put_aside_name::ASIDE;
+use super::put_aside_name::{ASIDE, is_put_aside};
 use super::report::DisplacedName;
 
 /// How many numbers are tried for what is put aside, and how many names without order.
@@ -119,7 +119,8 @@ impl OpenedFolder {
         };
         let Ok(entries) = Dir::read_from(&folder) else { return vec![DisplacedName::Unseen(lossy(path))] };
         let names = entries.flatten().map(|entry| entry.file_name().to_bytes().to_vec());
-        let is_new = |name: &Vec<u8>| name != b"." && name != b".." && !self.known.contains(name);
+        let is_other = |name: &[u8]| matches!(name, b"." | b"..") || is_put_aside(OsStr::from_bytes(name));
+        let is_new = |name: &Vec<u8>| !is_other(name) && !self.known.contains(name);
         let mut displaced = Vec::new();
         for name in names.filter(is_new) {
             let name = OsStr::from_bytes(&name);
@@ -234,6 +235,8 @@ mod tests {
         let told = |name: &str| format!("{0} was renamed to {0}.untrusted", path(name).display());
         assert_eq!(moved, [told("ci/new"), told("ci/workflows/two.yml")]);
         assert!(path("ci/old").exists() && path("ci/workflows/one.yml").exists());
+        // What has another name keeps it, also where the program of another guard had made it.
+        assert_eq!(end(), []);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid
 
 use super::aftermath::{copies, loose};
 use super::policy::SandboxPolicy;
+use super::rebase::StoppedWorks;
 use super::settled::{SettledPlaces, SurveyedProjects};
 use super::survey::survey;
 use super::tool_link::ways_to_tools;
@@ -29,6 +30,7 @@ pub(in crate::process) struct ProgramEntry {
     /// Where it can make something that is looked for in the end.
     reach: Vec<PathBuf>,
     settled: SettledPlaces,
+    stopped: StoppedWorks,
 }
 
 impl ProgramEntry {
@@ -115,6 +117,7 @@ pub(in crate::process) fn enter(
         over: AtomicBool::new(false),
         reach,
         settled: projects.settled.clone(),
+        stopped: projects.stopped.clone(),
     };
     let entry = Arc::new(entry);
     running.entries.push(Arc::clone(&entry));
@@ -137,13 +140,15 @@ pub(super) fn look_at(
     let in_git = git.iter().flat_map(|git| IN_GIT.map(|name| git.join(name)));
     let links = ways_to_tools(policy).into_iter().filter(|path| path.is_symlink());
     let mut settled = SettledPlaces::all(names.chain(in_git).chain(git.clone()).chain(links));
+    let mut stopped = StoppedWorks::of(git.iter().chain(surveys.iter().flat_map(|survey| &survey.loose)));
     for other in others() {
         settled.keep_common(&other.settled, &other.reach);
+        stopped.keep_common(&other.stopped);
     }
     for survey in &mut surveys {
         survey.copies = copies(survey, &settled);
         // They can be changed, and are judged by what they hold.
         survey.copies.iter().for_each(|copy| settled.remove(copy));
     }
-    Ok(SurveyedProjects { surveys, settled, watched })
+    Ok(SurveyedProjects { surveys, settled, watched, stopped })
 }

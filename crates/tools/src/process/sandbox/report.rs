@@ -91,6 +91,8 @@ pub(crate) enum DisplacedName {
     Stuck(String),
     /// It could not be looked into.
     Unseen(String),
+    /// It holds commands that run when the person goes on with what was begun.
+    Waiting(String),
     /// It is still being looked for.
     Pending,
 }
@@ -102,6 +104,7 @@ impl fmt::Display for DisplacedName {
             Self::PutBack(path) => write!(f, "{path} was put back"),
             Self::Stuck(path) => write!(f, "{path} was made and could not be renamed"),
             Self::Unseen(path) => write!(f, "{path} could not be looked into"),
+            Self::Waiting(path) => write!(f, "{path} holds commands that git runs when the rebase goes on"),
             Self::Pending => f.write_str("what was made is still being looked through"),
         }
     }

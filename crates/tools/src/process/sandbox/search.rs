@@ -99,7 +99,7 @@ impl<'a> AftermathSearch<'a> {
             }
             if !self.project.is_unchanged(&this) {
                 self.judge_link(&folder, above);
-            } else if let Some(git) = target(&folder, above).filter(|git| git.starts_with(&survey.root)) {
+            } else if let Some(git) = target(&folder, above).filter(|git| self.is_in_use(git)) {
                 // It may lead to where nothing else looks.
                 let is_watched = self.watch.git.iter().any(|known| git.starts_with(known));
                 if !is_watched && !self.project.is_known(&git) {
@@ -254,18 +254,21 @@ impl<'a> AftermathSearch<'a> {
         same_name.take(MOST_COMPARED).any(|known| is_copy(known, path))
     }
 
+    /// Whether something is in the project, and not in what has the other name.
+    fn is_in_use(&self, path: &Path) -> bool {
+        path.strip_prefix(&self.project.survey.root).is_ok_and(|below| !below.iter().any(is_put_aside))
+    }
+
     /// A new file `.git` may lead to a folder of git's that is protected, or to one in the project that runs nothing.
     fn judge_link(&mut self, folder: &OwnedFd, above: &Path) {
-        let root = &self.project.survey.root;
-        let is_aside = |git: &Path| git.strip_prefix(root).is_ok_and(|below| below.iter().any(is_put_aside));
         match target(folder, above) {
-            Some(git) if is_aside(&git) => {
+            Some(git) if !self.is_in_use(&git) && git.starts_with(&self.project.survey.root) => {
                 self.displaced.push(put_aside(folder, above, ".git".as_ref()));
             }
             // What was made in there has been looked at.
             Some(git) if self.watch.git.iter().any(|known| git.starts_with(known)) => {}
             Some(git) if self.project.is_known(&git) => {}
-            Some(git) if git.starts_with(root) => {
+            Some(git) if self.is_in_use(&git) => {
                 self.displaced.append(&mut self.watch.disarm_or_put_aside(&git, self.access));
             }
             _ => self.displaced.push(put_aside(folder, above, ".git".as_ref())),

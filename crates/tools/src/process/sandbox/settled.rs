@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::exact_path;
+use super::rebase::StoppedWorks;
 use super::survey::ProjectSurvey;
 
 /// What a program is started with.
@@ -27,12 +28,13 @@ pub(in crate::process) struct SurveyedProjects {
     /// need not be there, nor the folders above them; what is made there gets another name in the end.
     #[serde(with = "exact_path::list")]
     pub(super) watched: Vec<PathBuf>,
+    /// What git would go on with in them.
+    pub(super) stopped: StoppedWorks,
 }
 
 /// Places that were there before any program that runs now.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Vec<SettledPlace>", into = "Vec<SettledPlace>")]
-pub(in crate::process) struct SettledPlaces(HashMap<PathBuf, PlaceMark>);
+pub(in crate::process) struct SettledPlaces(#[serde(with = "exact_path::map")] HashMap<PathBuf, PlaceMark>);
 
 /// By what a place is known, besides its path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,14 +43,6 @@ struct PlaceMark {
     above: u64,
     /// Where it leads, in bytes, if it is a link. Nothing can be mounted on one, so programs can change it.
     link: Option<Vec<u8>>,
-}
-
-/// A place on its way.
-#[derive(Debug, Serialize, Deserialize)]
-struct SettledPlace {
-    #[serde(with = "exact_path")]
-    path: PathBuf,
-    mark: PlaceMark,
 }
 
 impl PlaceMark {
@@ -96,17 +90,5 @@ impl SettledPlaces {
     /// Whether there is a link among them that leads to a target.
     pub(super) fn has_link(&self, path: &Path, target: &[u8]) -> bool {
         self.0.get(path).is_some_and(|mark| mark.link.as_deref() == Some(target))
-    }
-}
-
-impl From<Vec<SettledPlace>> for SettledPlaces {
-    fn from(places: Vec<SettledPlace>) -> Self {
-        Self(places.into_iter().map(|place| (place.path, place.mark)).collect())
-    }
-}
-
-impl From<SettledPlaces> for Vec<SettledPlace> {
-    fn from(places: SettledPlaces) -> Self {
-        places.0.into_iter().map(|(path, mark)| SettledPlace { path, mark }).collect()
     }
 }

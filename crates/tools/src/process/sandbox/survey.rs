@@ -363,12 +363,15 @@ impl PlaceKind {
     /// By the path, which is that below the project too.
     fn of(path: &Path, below: &Path, is_folder: bool, home: &ProtectedHome) -> Self {
         let name = below.file_name().unwrap_or_default();
+        if is_put_aside(name) {
+            // Also where any end of a name is protected.
+            return Self::Other;
+        }
         if name == ".git" {
             // What is no folder says where git's is.
             return if is_folder { Self::Git } else { Self::Protected };
         }
-        let place = if is_put_aside(name) { HomePlace::Ordinary } else { home.place(path) };
-        match place {
+        match home.place(path) {
             HomePlace::Protected => return Self::Protected,
             HomePlace::Way => return if is_folder { Self::Folder } else { Self::Protected },
             HomePlace::Open => return Self::Other,
@@ -376,7 +379,7 @@ impl PlaceKind {
         }
         if has_protected_name(below) {
             Self::Protected
-        } else if is_folder && !is_put_aside(name) && !FILLED_BY_TOOLS.iter().any(|known| name == *known) {
+        } else if is_folder && !FILLED_BY_TOOLS.iter().any(|known| name == *known) {
             Self::Folder
         } else {
             Self::Other
@@ -454,11 +457,7 @@ impl ProjectSurvey {
 
 /// The time that the file system writes down for what is changed now.
 pub(super) fn coarse_time() -> Changed {
-    #[cfg(target_os = "linux")]
-    let clock = ClockId::RealtimeCoarse;
-    #[cfg(not(target_os = "linux"))]
-    let clock = ClockId::Realtime;
-    let now = clock_gettime(clock);
+    let now = clock_gettime(ClockId::RealtimeCoarse);
     (now.tv_sec, now.tv_nsec)
 }
 

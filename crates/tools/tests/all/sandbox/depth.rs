@@ -282,7 +282,11 @@ async fn a_rebase_goes_on_and_runs_nothing_that_a_command_put_there() {
                 git checkout -q main && echo d > f && git commit -qam four && git checkout -q side";
     assert_eq!(run(made).await, (Some(0), Vec::new()));
     // With commands of its own, in several steps.
-    assert_eq!(run("git rebase -q -x 'test -e gone' main 2> /dev/null").await, (Some(1), Vec::new()));
+    let waiting = ".git/rebase-merge/git-rebase-todo holds commands that git runs when the rebase goes on";
+    assert_eq!(
+        run("git rebase -q -x 'test -e gone' main 2> /dev/null").await,
+        (Some(1), vec![waiting.to_owned()])
+    );
     assert_eq!(
         run("echo e > f && git add f && touch gone && git rebase --continue > /dev/null 2>&1").await.1,
         [""; 0]
@@ -306,6 +310,90 @@ async fn a_rebase_goes_on_and_runs_nothing_that_a_command_put_there() {
         .output()
         .unwrap();
     assert!(!project.path("evil").exists(), "{gone_on:?}");
+}
+
+/// A repository of a person's who has stopped in the middle of something, and the line that goes on with it.
+fn stopped(begin: &str) -> Project {
+    let project = Project::new();
+    let line = format!(
+        "git init -qb main . && echo a > f && git add f && git commit -qm one && git checkout -qb side && \
+         echo b > f && git commit -qam two && echo c > g && git add g && git commit -qm three && \
+         git checkout -q main && echo d > f && git commit -qam four && {{ {begin}; }} > /dev/null 2>&1; \
+         echo e > f && git add f"
+    );
+    person(&project, &line);
+    project
+}
+
+/// What a person does, outside of the sandbox.
+fn person(project: &Project, line: &str) {
+    let set = ["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"];
+    let mut shell = Command::new("sh");
+    shell.args(["-c", line]).current_dir(&project.scope.worktree).envs(set.map(|name| (name, "A")));
+    shell.env("GIT_EDITOR", "true").output().unwrap();
+}
+
+#[tokio::test]
+async fn what_a_person_has_begun_merges_by_nothing_that_a_command_chose() {
+    // Git takes `x/e` for the file `git-merge-x/e` in the work tree.
+    require_whole();
+    let rebase = "git checkout -q side && git rebase -q main";
+    let patches = "git checkout -q side && git rebase -q --apply main";
+    let picks = "git cherry-pick side~1 side";
+    let plant = "mkdir git-merge-x; printf '#!/bin/sh\ntouch \"$PWD/ran\"\nexit 2\n' > git-merge-x/e; chmod +x git-merge-x/e; ";
+    let options = "printf '[options]\n\tstrategy = x/e\n' > .git/sequencer/opts";
+    let instead = "mv .git/rebase-apply .git/rebase-merge; touch .git/rebase-merge/interactive; \
+                   echo exec touch ran > .git/rebase-merge/git-rebase-todo";
+    for (begin, line, go_on, expected) in [
+        (
+            rebase,
+            "echo x/e > .git/rebase-merge/strategy",
+            "git rebase --continue",
+            ".git/rebase-merge/strategy",
+        ),
+        (picks, options, "git cherry-pick --continue", ".git/sequencer/opts"),
+        (patches, instead, "git rebase --continue", ".git/rebase-merge/git-rebase-todo"),
+        (
+            picks,
+            "mv .git/sequencer s; echo '[options] strategy = x/e' > s/opts; ln -s ../s .git/sequencer",
+            "git cherry-pick --continue",
+            ".git/sequencer",
+        ),
+    ] {
+        let project = stopped(begin);
+        let line = format!("{plant}{line}");
+        let output = project.run_with(Vec::new(), &enclosed(all()), command(&line)).await.unwrap();
+        assert_eq!(
+            told(&project, &output),
+            [format!("{expected} was renamed to {expected}.untrusted")],
+            "{line}: {}",
+            output.output
+        );
+        person(&project, go_on);
+        assert!(!project.path("ran").exists(), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_person_has_begun_goes_on_in_a_command() {
+    require_whole();
+    for (begin, line) in [
+        ("git checkout -q side && git rebase -q -s resolve main", "git rebase --continue"),
+        ("git checkout -q side && git rebase -q -x 'test -e f' main", "git rebase --continue"),
+        ("git cherry-pick -s side~1 side", "git cherry-pick --continue"),
+        ("git cherry-pick --strategy=resolve side~1 side", "git cherry-pick --continue"),
+        ("git checkout -q side && git rebase -q --apply main", "git rebase --continue"),
+    ] {
+        let project = stopped(begin);
+        let line = format!(
+            "export GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=A GIT_COMMITTER_EMAIL=a@b GIT_EDITOR=true; \
+             {line} > out 2>&1; cat out; test ! -d .git/rebase-merge -a ! -d .git/sequencer -a ! -d .git/rebase-apply && \
+             git log -1 --format=%s"
+        );
+        let output = project.run_with(Vec::new(), &enclosed(all()), command(&line)).await.unwrap();
+        assert_eq!(output.metadata["exit"], 0, "{begin}: {}", output.output);
+        assert!(output.output.ends_with("three\n"), "{begin}: {}", output.output);
+    }
 }
 
 #[tokio::test]

@@ -182,3 +182,37 @@ async fn what_was_made_while_nothing_ran_is_old_again() {
     assert_eq!(other.end().await, [""; 0]);
     assert_eq!(project.text("AGENTS.md"), "Be better.\n");
 }
+
+#[tokio::test]
+async fn what_one_command_wrote_into_a_rebase_another_does_not_write_again() {
+    require_whole();
+    let project = project();
+    project.file(".git/rebase-merge/git-rebase-todo", "exec mine\n");
+    let add = "echo exec evil >> .git/rebase-merge/git-rebase-todo";
+    let one =
+        PausedCommand::start(&project, "one", add, "echo exec mine > .git/rebase-merge/git-rebase-todo")
+            .await;
+    let other = PausedCommand::start(&project, "other", "", add).await;
+    assert_eq!(one.end().await, [""; 0]);
+    assert_eq!(other.end().await, renamed(".git/rebase-merge/git-rebase-todo", "untrusted"));
+    // Nor where one has put it out of the way.
+    let project = self::project();
+    project.file(".git/rebase-merge/git-rebase-todo", "exec mine\n");
+    let one = PausedCommand::start(&project, "one", "mv .git/rebase-merge away", "").await;
+    let back = format!("mv away .git/rebase-merge; {add}");
+    let other = PausedCommand::start(&project, "other", "", &back).await;
+    assert_eq!(one.end().await, [""; 0]);
+    assert_eq!(other.end().await, renamed(".git/rebase-merge/git-rebase-todo", "untrusted"));
+}
+
+#[tokio::test]
+async fn what_has_another_name_keeps_it() {
+    // Of some protected names any end is protected, and so was the one that they got.
+    require_whole();
+    let project = project();
+    let one = PausedCommand::start(&project, "one", "touch .drone.x Jenkinsfile.x", "").await;
+    let other = PausedCommand::start(&project, "other", "", "touch file").await;
+    let expected = [".drone.x", "Jenkinsfile.x"].map(|name| renamed(name, "untrusted").remove(0));
+    assert_eq!(one.end().await, expected);
+    assert_eq!(other.end().await, [""; 0]);
+}
