@@ -109,6 +109,7 @@ impl Confinement {
             parts,
             readable: choice.readable.iter().chain(&tools.readable).cloned().collect(),
             writable: choice.writable.iter().chain(&tools.writable).cloned().collect(),
+            programs: tools.programs.clone(),
             hidden,
             temporary: None,
         })
@@ -196,6 +197,7 @@ mod tests {
             parts: SandboxPart::ALL.into(),
             readable: Vec::new(),
             writable: Vec::new(),
+            programs: Vec::new(),
             hidden: ["state", "config", "opencode", "data"]
                 .map(|name| format!("/srv/me/{name}").into())
                 .to_vec(),

@@ -76,7 +76,11 @@ impl Tool for ApplyPatchTool {
         let mut patterns: Vec<String> = Vec::new();
         for target in files.iter().flat_map(PatchedFile::targets) {
             let (external, own) = scope.demands(target, PathAccess::Write);
-            needs.extend(external.filter(|need| !needs.iter().any(|other| other.patterns == need.patterns)));
+            for need in external {
+                if !needs.iter().any(|other| other.patterns == need.patterns) {
+                    needs.push(need);
+                }
+            }
             patterns
                 .extend(own.into_iter().filter(|pattern| !patterns.contains(pattern)).collect::<Vec<_>>());
         }

@@ -172,7 +172,7 @@ impl Tool for BashTool {
         let workdir = input.workdir(scope);
         let mut analysis = Analysis::of(&input.command, &workdir, scope);
         confinement::leave_out_its_own(&mut analysis, scope);
-        let mut needs: Vec<Need> = scope.external(&workdir, PathAccess::Write).into_iter().collect();
+        let mut needs = scope.external(&workdir, PathAccess::Write);
         for need in analysis.external_needs(scope) {
             if !needs.iter().any(|known| known.patterns == need.patterns) {
                 needs.push(need);

@@ -35,6 +35,7 @@
 //! - [`shell`]: what a command line would run, for permission rules
 //! - [`project`]: what repository a folder belongs to, and which one it is
 //! - [`protected`]: files that make programs run by themselves
+//! - [`protected_home`]: the same for a home folder
 //! - [`invalid`]: the answer to a call that cannot be run
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
 //! - [`input`]: the schema of arguments, and decoding with errors a model can act on
@@ -75,6 +76,7 @@ pub mod plan;
 pub mod process;
 pub mod project;
 pub mod protected;
+pub mod protected_home;
 pub mod pty;
 pub mod question;
 pub mod read;

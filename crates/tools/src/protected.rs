@@ -218,7 +218,7 @@ const NAMES: [&[&str]; 6] = [
 ];
 
 /// What in a protected folder is not protected: plans are text for people, and an agent that plans writes them.
-pub(crate) const EXCEPTION: [&str; 2] = [".opencode", "plans"];
+const EXCEPTION: [&str; 2] = [".opencode", "plans"];
 
 /// Names in a folder of git's by which git is made to run programs, or to look elsewhere. For files of git's the tools
 /// ask about everything; a program must be able to change the rest, or nothing could be committed.
@@ -265,14 +265,21 @@ fn is_like_bytes(known: &[u8], name: &[u8]) -> bool {
 pub fn is_protected(below_project: &Path) -> bool {
     let names = below_project.components().filter(|part| matches!(part, Component::Normal(_)));
     let path: PathBuf = names.collect();
+    has_protected_name(&path) || path.ancestors().any(has_protected_name) && !path.ancestors().any(is_plans)
+}
+
+/// Whether a path is that of a folder of plans.
+pub(crate) fn is_plans(path: &Path) -> bool {
+    let [_, inner] = EXCEPTION;
+    let is_last = path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(inner));
+    is_last && path.parent().and_then(plans_in).is_some()
+}
+
+/// The folder of plans that may be in a protected folder.
+pub(crate) fn plans_in(folder: &Path) -> Option<PathBuf> {
     let [outer, inner] = EXCEPTION;
-    let is_excepted = |path: &Path| {
-        let above = path.parent().and_then(Path::file_name);
-        path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(inner))
-            && above.is_some_and(|name| name.eq_ignore_ascii_case(outer))
-    };
-    has_protected_name(&path)
-        || path.ancestors().any(has_protected_name) && !path.ancestors().any(is_excepted)
+    let name = folder.file_name()?;
+    name.eq_ignore_ascii_case(outer).then(|| folder.join(inner))
 }
 
 #[cfg(test)]

@@ -12,8 +12,9 @@ use std::{fs, io};
 
 use serde_json::{Map, Value};
 
-use crate::process::sandbox::SandboxSettings;
+use crate::process::sandbox::{SandboxSettings, known_leads, protected_home};
 use crate::protected;
+use crate::protected_home::{HomePlace, ProtectedHome};
 use crate::target::Target;
 use crate::tool::{Failure, Need};
 
@@ -88,9 +89,9 @@ impl Scope {
         Err(Failure::InvalidInput(trouble.to_owned()))
     }
 
-    /// What must be permitted for a target: a need beside the tool's own, and the patterns of the tool's own. It goes
+    /// What must be permitted for a target: needs beside the tool's own, and the patterns of the tool's own. It goes
     /// by where the target leads, and not by where its path may lead meanwhile.
-    pub(crate) fn demands(&self, target: &Target, access: PathAccess) -> (Option<Need>, Vec<String>) {
+    pub(crate) fn demands(&self, target: &Target, access: PathAccess) -> (Vec<Need>, Vec<String>) {
         (self.extra(target, access), self.spellings(target))
     }
 
@@ -133,7 +134,33 @@ impl Scope {
     /// Whether a target in the project makes programs run, or tells agents what to do.
     fn is_protected(&self, target: &Target) -> bool {
         let named = |path: &Path, root: &Path| path.strip_prefix(root).is_ok_and(protected::is_protected);
+        let home = self.protected_home();
         self.roots().any(|root| named(target.path(), root) || named(target.real(), &real(root)))
+            || self.roots().any(|root| home.is_in(root)) && is_closed(&home, target)
+            || known_leads(self.roots().cloned().collect(), &home)
+                .iter()
+                .any(|place| target.real().starts_with(place))
+    }
+
+    /// The same for one that is not in the project.
+    fn is_protected_outside(&self, target: &Target) -> bool {
+        let named = |path: &Path| {
+            let is_gits = |name: Component<'_>| name.as_os_str().eq_ignore_ascii_case(".git");
+            protected::is_protected(path) || path.components().any(is_gits)
+        };
+        named(target.path()) || named(target.real()) || is_closed(&self.protected_home(), target)
+    }
+
+    /// Whether something is ours, and no program of an agent may see it.
+    fn is_hidden(&self, real: &Path) -> bool {
+        let hidden = self.sandbox.iter().flat_map(|sandbox| &sandbox.hidden);
+        hidden.into_iter().any(|hidden| real.starts_with(self::real(hidden)))
+    }
+
+    fn protected_home(&self) -> ProtectedHome {
+        let (writable, programs) =
+            self.sandbox.as_ref().map(|sandbox| (&*sandbox.writable, &*sandbox.programs)).unwrap_or_default();
+        protected_home(&self.home, writable, programs)
     }
 
     /// The path as people read it: relative to the worktree, with `..` when it lies elsewhere.
@@ -193,34 +220,29 @@ impl Scope {
             .unwrap_or_else(|| real.to_owned())
     }
 
-    /// The extra permission that a path outside the project needs, or nothing for one inside. Changing what git keeps
-    /// in `.git` needs it too, and changing a protected file needs one of its own.
+    /// The extra permissions that a path outside the project needs, or none for one inside. Changing what git keeps
+    /// in `.git` needs one too, and changing a protected file, wherever it is, needs one of its own.
     #[must_use]
-    pub fn external(&self, path: &Path, access: PathAccess) -> Option<Need> {
+    pub fn external(&self, path: &Path, access: PathAccess) -> Vec<Need> {
         self.extra(&Target::new(path.to_owned(), real(path)), access)
     }
 
-    fn extra(&self, target: &Target, access: PathAccess) -> Option<Need> {
+    fn extra(&self, target: &Target, access: PathAccess) -> Vec<Need> {
         let (path, real) = (target.path(), target.real());
+        let inside = self.holds(path, real);
+        let is_open = inside && !self.is_hidden(real);
         let free = match access {
-            PathAccess::Read => self.holds(path, real) || real.starts_with(self::real(&self.output_dir)),
-            PathAccess::Write => self.holds(path, real) && !self.is_gits(target),
+            PathAccess::Read => is_open || real.starts_with(self::real(&self.output_dir)),
+            PathAccess::Write => is_open && !self.is_gits(target),
         };
-        if free {
-            let protected = access == PathAccess::Write && self.is_protected(target);
-            return protected.then(|| self.protected_need(target));
-        }
-        let parent = if real.is_dir() { real } else { real.parent().unwrap_or(real) };
-        let pattern = parent.join("*").display().to_string();
-        let mut metadata = Map::new();
-        metadata.insert("filepath".to_owned(), Value::String(path.display().to_string()));
-        metadata.insert("parentDir".to_owned(), Value::String(parent.display().to_string()));
-        Some(Need {
-            permission: "external_directory".to_owned(),
-            patterns: vec![pattern.clone()],
-            always: vec![pattern],
-            metadata,
-        })
+        let is_protected = match access {
+            PathAccess::Read => false,
+            // Of git's own everything asks.
+            PathAccess::Write if inside => !self.is_gits(target) && self.is_protected(target),
+            PathAccess::Write => self.is_protected_outside(target),
+        };
+        let protected = is_protected.then(|| self.protected_need(target));
+        (!free).then(|| outside_need(path, real)).into_iter().chain(protected).collect()
     }
 
     /// The permission to change a protected file.
@@ -232,8 +254,26 @@ impl Scope {
     }
 }
 
+/// The permission for a path outside the project.
+fn outside_need(path: &Path, real: &Path) -> Need {
+    let parent = if real.is_dir() { real } else { real.parent().unwrap_or(real) };
+    let pattern = parent.join("*").display().to_string();
+    let mut metadata = Map::new();
+    metadata.insert("filepath".to_owned(), Value::String(path.display().to_string()));
+    metadata.insert("parentDir".to_owned(), Value::String(parent.display().to_string()));
+    let permission = "external_directory".to_owned();
+    Need { permission, patterns: vec![pattern.clone()], always: vec![pattern], metadata }
+}
+
+/// Whether a target is protected because of where in a home folder it is.
+fn is_closed(home: &ProtectedHome, target: &Target) -> bool {
+    let is_one =
+        |home: &ProtectedHome, path: &Path| matches!(home.place(path), HomePlace::Protected | HomePlace::Way);
+    is_one(home, target.path()) || is_one(&home.real(), target.real())
+}
+
 /// Folds `.` and `..` without looking at the disk.
-fn fold(path: &Path) -> PathBuf {
+pub(crate) fn fold(path: &Path) -> PathBuf {
     let mut folded = PathBuf::new();
     for component in path.components() {
         match component {

@@ -88,7 +88,7 @@ impl Analysis {
     #[must_use]
     pub fn external_needs(&self, scope: &Scope) -> Vec<Need> {
         let mut needs: Vec<Need> = Vec::new();
-        for need in self.external.iter().filter_map(|(path, access)| scope.external(path, *access)) {
+        for need in self.external.iter().flat_map(|(path, access)| scope.external(path, *access)) {
             if !needs.iter().any(|known| known.patterns == need.patterns) {
                 needs.push(need);
             }

@@ -146,20 +146,21 @@ impl Context {
         let real = scope::real(&path);
         let target = Target::new(path, real);
         let (external, _) = self.scope.demands(&target, access);
-        let granted =
-            |need: Need| need.patterns.iter().all(|pattern| covers(&self.granted, &need.permission, pattern));
-        if external.is_none_or(granted) { Ok(target) } else { Err(elsewhere(&target)) }
+        let granted = |need: &Need| {
+            need.patterns.iter().all(|pattern| covers(&self.granted, &need.permission, pattern))
+        };
+        if external.iter().all(granted) { Ok(target) } else { Err(elsewhere(&target)) }
     }
 
     /// Fails unless everything that a target needs was permitted.
     pub(crate) fn permitted(&self, target: &Target, access: PathAccess) -> Result<(), Failure> {
         let (external, patterns) = self.scope.demands(target, access);
-        let external = external.map(|need| (need.permission, need.patterns));
+        let external = external.into_iter().map(|need| (need.permission, need.patterns));
         let own = (access.permission().to_owned(), patterns);
         let granted = |(permission, patterns): (String, Vec<String>)| {
             patterns.iter().all(|pattern| covers(&self.granted, &permission, pattern))
         };
-        if external.into_iter().chain([own]).all(granted) {
+        if external.chain([own]).all(granted) {
             return Ok(());
         }
         Err(elsewhere(target))

@@ -77,9 +77,12 @@ pub(super) fn policy(input: &BashInput, workdir: &Path, context: &Context) -> Op
     analysis.external.insert(0, (workdir.to_owned(), PathAccess::Write));
     leave_out_its_own(&mut analysis, scope);
     for (path, access) in analysis.external {
-        let Some(need) = scope.external(&path, access) else { continue };
-        let known = |known: &Need| known.permission == need.permission && known.patterns == need.patterns;
-        if context.granted.iter().any(known) {
+        let needs = scope.external(&path, access);
+        let is_granted = |need: &Need| {
+            let is_it = |known: &Need| known.permission == need.permission && known.patterns == need.patterns;
+            context.granted.iter().any(is_it)
+        };
+        if !needs.is_empty() && needs.iter().all(is_granted) {
             permit(&mut policy, &real(&path), access, sandbox.mode, scope);
         }
     }
@@ -115,7 +118,13 @@ fn permit(policy: &mut SandboxPolicy, path: &Path, access: PathAccess, mode: San
             // What is to be made or replaced needs its folder.
             let folder = path.parent().filter(|_| !inside && !path.is_dir());
             policy.writable.extend(folder.map(Path::to_owned));
-            folder.unwrap_or(path)
+            let opened = folder.unwrap_or(path);
+            // What is protected in a project is protected there too: what was permitted is a name, and not all that runs
+            // by itself beside it.
+            if !inside && opened.is_dir() && !policy.projects.iter().any(|known| known == opened) {
+                policy.projects.push(opened.to_owned());
+            }
+            opened
         }
     };
     if scope.home.starts_with(opened) {

@@ -14,6 +14,8 @@
 //! - `repository`: the folders of git's that belong to a project
 //! - `exact_path`: paths in JSON, byte for byte
 //! - `put_aside_name`: the names of what was put aside
+//! - `git_settings`: what settings of git's name
+//! - `leads`: what is protected because something else leads to it
 //! - `survey`: what of a project must be protected, as it is when a program starts
 //! - `overlap`: programs that run at the same time, in the same places
 //! - `settled`: what counts as having been there when a program began
@@ -25,6 +27,7 @@
 //! - `stage`: the root while it is being filled
 //! - `protection`: what cannot be changed in a project that can be changed
 //! - `guard`: protected names that no mount can protect
+//! - `lead_watch`: what takes the place of something that was led to
 //! - `access`: getting into folders that a program has closed
 //! - `aftermath`: what a program left at such names, at every depth
 //! - `search`: looking through a project for it
@@ -49,6 +52,7 @@ pub(super) mod enclosure;
 mod exact_path;
 #[cfg(target_os = "linux")]
 mod fault;
+mod git_settings;
 #[cfg(target_os = "linux")]
 pub(super) mod guard;
 #[cfg(target_os = "linux")]
@@ -57,6 +61,9 @@ mod identity;
 mod kernel;
 #[cfg(target_os = "linux")]
 mod landlock;
+#[cfg(target_os = "linux")]
+mod lead_watch;
+mod leads;
 #[cfg(target_os = "linux")]
 mod likeness;
 #[cfg(target_os = "linux")]
@@ -95,8 +102,9 @@ mod toolchain;
 #[cfg(target_os = "linux")]
 mod watched;
 
-pub(crate) use policy::is_of_its_own;
+pub(crate) use leads::known_leads;
 pub use policy::{SandboxMode, SandboxNetwork, SandboxPolicy};
+pub(crate) use policy::{is_of_its_own, protected_home};
 pub use report::{SandboxLevel, SandboxMachine, SandboxPart, SandboxReport};
 pub(crate) use secrets::hide_secrets;
 pub use settings::SandboxSettings;

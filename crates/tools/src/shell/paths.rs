@@ -146,7 +146,7 @@ impl<'a> PossibleFolders<'a> {
         (0..=path.matches("..").count()).for_each(|_| self.look());
         let places = self.resolve(path, tilde).unwrap_or_else(|| vec![PathBuf::from("/")]);
         let outside =
-            |place: &PathBuf| !device(place, access) && self.scope.external(place, access).is_some();
+            |place: &PathBuf| !device(place, access) && !self.scope.external(place, access).is_empty();
         let found: OutsidePaths = places.into_iter().filter(outside).map(|place| (place, access)).collect();
         self.looked.borrow_mut().insert(key, found.clone());
         found

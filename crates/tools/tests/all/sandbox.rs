@@ -22,6 +22,7 @@ mod everyday;
 mod excess;
 mod hostile;
 mod losses;
+mod names;
 mod overlap;
 mod permits;
 mod places;

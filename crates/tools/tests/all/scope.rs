@@ -3,9 +3,12 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::Arc;
 
+use everturn_tools::apply_patch::ApplyPatchTool;
 use everturn_tools::bash::BashTool;
 use everturn_tools::edit::EditTool;
+use everturn_tools::process::sandbox::SandboxSettings;
 use everturn_tools::read::ReadTool;
 use everturn_tools::write::WriteTool;
 use everturn_tools::{Scope, Tool};
@@ -170,4 +173,96 @@ fn titles_are_relative_to_the_worktree() {
     assert_eq!(scope.relative(Path::new("/etc/hostname")), "../../../etc/hostname");
     assert_eq!(scope.relative(Path::new("/srv/demo/project/w.txt")), "w.txt");
     assert_eq!(scope.relative(Path::new("/srv/demo/project")), ".");
+}
+
+/// The permissions that a tool needs besides its own, with what each is for.
+fn extra(project: &Project, path: &Path) -> Vec<String> {
+    let path = path.to_str().unwrap();
+    let input = json!({ "filePath": path, "content": "", "oldString": "a", "newString": "b" });
+    let mut needs = permissions(&WriteTool, &input, project);
+    assert_eq!(permissions(&EditTool, &input, project), needs);
+    let patch = json!({ "patchText": format!("*** Begin Patch\n*** Add File: {path}\n+x\n*** End Patch") });
+    let mut patched = permissions(&ApplyPatchTool, &patch, project);
+    patched.pop();
+    needs.pop();
+    assert_eq!(patched, needs);
+    needs.into_iter().map(|(permission, _)| permission).collect()
+}
+
+#[test]
+fn what_a_protected_link_leads_to_asks_as_the_link_does() {
+    let project = Project::new();
+    for name in ["docs/guide.md", "docs/other.md", "tools/editor/x", "shared/x"] {
+        project.file(name, "a");
+    }
+    fs::create_dir_all(project.path("sub/.claude")).unwrap();
+    symlink("docs/guide.md", project.path("AGENTS.md")).unwrap();
+    symlink("../tools/editor", project.path("sub/.vscode")).unwrap();
+    symlink("../../shared", project.path("sub/.claude/commands")).unwrap();
+    symlink("later", project.path(".zed")).unwrap();
+    for name in ["docs/guide.md", "tools/editor/x", "tools/editor/new", "shared/x", "later", "later/x"] {
+        assert_eq!(extra(&project, &project.path(name)), ["protected_file"], "{name}");
+    }
+    for name in ["docs/other.md", "tools/new", "a"] {
+        assert_eq!(extra(&project, &project.path(name)), [""; 0], "{name}");
+    }
+}
+
+#[test]
+fn what_settings_of_a_repository_name_asks() {
+    let project = Project::new();
+    project.file(".git/HEAD", "x");
+    project.file(".git/config", "[core]\n\thooksPath = scripts/hooks\n\tfsmonitor = ./tool\n");
+    fs::create_dir(&project.scope.home).unwrap();
+    fs::write(project.scope.home.join(".gitconfig"), "[core]\n\tpager = bin/pager\n").unwrap();
+    for name in ["scripts/hooks/pre-commit", "tool", "bin/pager"] {
+        assert_eq!(extra(&project, &project.path(name)), ["protected_file"], "{name}");
+    }
+    assert_eq!(extra(&project, &project.path("scripts/x")), [""; 0]);
+}
+
+#[test]
+fn what_is_protected_asks_outside_as_well() {
+    let project = Project::new();
+    let home = &project.scope.home;
+    let outside = project.outside();
+    let both = ["external_directory", "protected_file"];
+    for path in [
+        home.join(".bashrc"),
+        home.join(".x/y"),
+        outside.join("other/AGENTS.md"),
+        outside.join("o/.git/config"),
+    ] {
+        assert_eq!(extra(&project, &path), both, "{}", path.display());
+    }
+    for path in [home.join("notes"), home.join(".npm/x"), outside.join("other/x"), outside.join("other/.x")] {
+        assert_eq!(extra(&project, &path), ["external_directory"], "{}", path.display());
+    }
+}
+
+#[test]
+fn a_home_folder_as_the_project_asks_for_its_dot_names_and_for_what_is_ours() {
+    let mut project = Project::new();
+    let home = project.scope.worktree.clone();
+    let scope = Arc::get_mut(&mut project.scope).unwrap();
+    scope.home.clone_from(&home);
+    let hidden = vec![home.join("ours"), home.join(".config/ours")];
+    let programs = vec![home.join("my/programs")];
+    for name in [".gdbinit", ".config/sway/config", ".local/bin/x", "bin/x", "go/bin/x"] {
+        assert_eq!(extra(&project, &home.join(name)), ["protected_file"], "{name}");
+    }
+    for name in ["src/a", ".npm/x", ".cargo/registry/x", "src/.x", ".cache/x", "my/programs/x", "ours/x"] {
+        assert_eq!(extra(&project, &home.join(name)), [""; 0], "{name}");
+    }
+    let sandbox = SandboxSettings { hidden, programs, ..SandboxSettings::default() };
+    Arc::get_mut(&mut project.scope).unwrap().sandbox = Some(sandbox);
+    assert_eq!(extra(&project, &home.join("my/programs/x")), ["protected_file"]);
+    assert_eq!(extra(&project, &home.join("ours/x")), ["external_directory"]);
+    assert_eq!(extra(&project, &home.join(".config/ours/x")), ["external_directory", "protected_file"]);
+    let read = |name: &str| permissions(&ReadTool, &json!({ "filePath": home.join(name) }), &project);
+    assert_eq!(
+        read("ours/x")[0],
+        ("external_directory".to_owned(), vec![home.join("ours/*").display().to_string()])
+    );
+    assert_eq!(read("src/a").len(), 1);
 }

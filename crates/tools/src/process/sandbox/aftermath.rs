@@ -15,6 +15,7 @@ use rustix::fs::{CWD, Dir, Stat, lstat};
 
 use super::access::{FolderAccess, open_folder};
 use super::guard::{Guard, lossy, put_aside};
+use super::lead_watch::LeadWatch;
 use super::likeness::is_copy;
 use super::new_repository::{ARMING, disarm, runs_nothing};
 use super::policy::SandboxPolicy;
@@ -47,7 +48,7 @@ pub(super) fn loose(survey: &ProjectSurvey) -> BTreeSet<PathBuf> {
 /// The names in clones and worktrees that are like an older one, which is settled.
 pub(super) fn copies(survey: &ProjectSurvey, settled: &SettledPlaces) -> BTreeSet<PathBuf> {
     let tops: HashSet<&Path> =
-        survey.loose.iter().chain(survey.links()).filter_map(|git| git.parent()).collect();
+        survey.loose.iter().chain(survey.git_links()).filter_map(|git| git.parent()).collect();
     if tops.is_empty() {
         return BTreeSet::new();
     }
@@ -83,6 +84,7 @@ pub(in crate::process) struct ProtectionWatch<'a> {
     watched: Vec<WatchedPlace>,
     stopped: &'a StoppedWorks,
     places: ToolLinks,
+    leads: LeadWatch,
 }
 
 #[derive(Debug)]
@@ -114,7 +116,8 @@ impl<'a> ProtectionWatch<'a> {
         let all = in_old.chain(watched.iter().cloned()).filter(|path| !is_permitted(path));
         let watched = all.filter_map(|path| WatchedPlace::of(&path, settled, &sight)).collect();
         let projects = surveys.iter().map(|survey| WatchedProject::of(survey, settled, &sight)).collect();
-        Self { policy, since, settled, projects, git, known_git, seen, watched, stopped, places }
+        let leads = LeadWatch::of(surveys);
+        Self { policy, since, settled, projects, git, known_git, seen, watched, stopped, places, leads }
     }
 
     /// Gives other names to what must not stay. Nothing of the program may run any more.
@@ -128,6 +131,7 @@ impl<'a> ProtectionWatch<'a> {
         displaced.extend(self.watched.iter().flat_map(|place| place.judge(&mut access)));
         displaced.append(&mut self.stopped.judge(&self.known_git, &mut access));
         displaced.append(&mut self.places.judge(&mut access));
+        displaced.append(&mut self.leads.judge(self.policy, &mut access));
         for git in &self.git {
             displaced.append(&mut self.look_through(git, &mut access));
         }

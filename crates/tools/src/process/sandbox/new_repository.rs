@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, statat};
 
 use super::access::{is_gone, open_folder};
+use super::git_settings::is_harmless;
 use super::guard::put_aside;
 use super::report::DisplacedName;
 use super::repository::git_folders;
@@ -21,45 +22,6 @@ pub(super) const ARMING: [&str; 4] = ["hooks", "config", "config.worktree", "com
 
 /// The most that is read of a file of git's.
 const LONGEST: u64 = 256 * 1024;
-
-/// Sections of git's settings of which no key runs a program, and no value names one.
-const HARMLESS_SECTIONS: [&str; 11] =
-    ["advice", "branch", "color", "column", "extensions", "fetch", "index", "pack", "pull", "push", "status"];
-
-/// Harmless keys of other sections.
-const HARMLESS_KEYS: [(&str, &[&str]); 10] = [
-    ("commit", &["gpgsign", "verbose"]),
-    (
-        "core",
-        &[
-            "abbrev",
-            "autocrlf",
-            "bare",
-            "compression",
-            "eol",
-            "filemode",
-            "ignorecase",
-            "logallrefupdates",
-            "longpaths",
-            "precomposeunicode",
-            "quotepath",
-            "repositoryformatversion",
-            "safecrlf",
-            "sparsecheckout",
-            "sparsecheckoutcone",
-            "symlinks",
-            "worktree",
-        ],
-    ),
-    ("gc", &["auto", "autodetach", "pruneexpire", "reflogexpire"]),
-    ("init", &["defaultbranch"]),
-    ("log", &["date", "decorate", "showsignature"]),
-    ("merge", &["conflictstyle", "ff", "renames", "stat"]),
-    ("rebase", &["autosquash", "autostash", "updaterefs"]),
-    ("remote", &["fetch", "mirror", "partialclonefilter", "promisor", "prune", "pushurl", "tagopt", "url"]),
-    ("submodule", &["active", "branch", "url"]),
-    ("user", &["email", "name", "signingkey"]),
-];
 
 /// Whether nothing of a folder of git's, or of those of its worktrees and submodules, would run by itself.
 pub(super) fn runs_nothing(git: &Path) -> bool {
@@ -155,11 +117,6 @@ fn is_near(git: &Path, tree: &str) -> bool {
     let outermost = git.ancestors().filter(|folder| folder.ends_with(".git")).last().unwrap_or(git);
     let found = fs::canonicalize(git.join(tree));
     found.is_ok_and(|tree| outermost.parent().is_some_and(|above| tree.starts_with(above)))
-}
-
-fn is_harmless(section: &str, key: &str) -> bool {
-    HARMLESS_SECTIONS.contains(&section)
-        || HARMLESS_KEYS.iter().any(|(name, keys)| *name == section && keys.contains(&key))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::report::SandboxPart;
 use super::secrets::SYSTEM_SECRETS;
 use crate::protected::is_protected;
+use crate::protected_home::{HomePlace, ProtectedHome};
 
 /// What a program may see, change and reach.
 ///
@@ -26,6 +27,8 @@ pub struct SandboxPolicy {
     /// Folders of git's elsewhere that are writable too, because they belong to a project. What makes programs run in
     /// them can only be read.
     pub repositories: Vec<PathBuf>,
+    /// The home folder, in which more is protected where it is a project or lies in one.
+    pub home: ProtectedHome,
     /// What else lies in something writable and can only be read, or not be made for good.
     pub protected: Vec<PathBuf>,
     /// Places in projects that policies of other projects open: no link is made on the way to them for good.
@@ -180,6 +183,15 @@ pub(super) const HOME_CACHES: [&str; 26] = [
     "go/pkg/mod",
 ];
 
+/// The folder that most caches are in. Where the home folder is the project, all of it can be changed.
+const ALL_CACHES: &str = ".cache";
+
+/// A home folder in which caches are open, and so is what else can be changed in it.
+pub(crate) fn protected_home(home: &Path, writable: &[PathBuf], programs: &[PathBuf]) -> ProtectedHome {
+    let caches: Vec<PathBuf> = HOME_CACHES.iter().chain(&[ALL_CACHES]).map(|name| home.join(name)).collect();
+    ProtectedHome::new(home, caches.iter().chain(writable), programs)
+}
+
 impl SandboxPolicy {
     /// The policy for work in the folders of a project: what the system and tools need can be read, the project and
     /// caches changed, and the rest of the home folder is not there. The caller says what is made of it (`parts`).
@@ -265,7 +277,11 @@ impl SandboxPolicy {
     pub fn protects(&self, path: &Path) -> bool {
         let below = self.projects.iter().filter_map(|project| path.strip_prefix(project).ok());
         let in_git = |below: &Path| below.components().any(|name| name.as_os_str() == ".git");
-        let by_name = below.into_iter().any(|below| is_protected(below) || in_git(below));
+        let in_home = || {
+            let is_project = self.projects.iter().any(|project| self.home.is_in(project));
+            is_project && self.home.place(path) == HomePlace::Protected
+        };
+        let by_name = below.into_iter().any(|below| is_protected(below) || in_git(below)) || in_home();
         let listed = self.protected.iter().chain(&self.repositories);
         (by_name || listed.into_iter().any(|folder| path.starts_with(folder))) && !self.permits(path)
     }

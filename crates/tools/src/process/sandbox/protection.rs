@@ -48,7 +48,8 @@ pub(super) fn protected(
 ) -> Result<Vec<(PathBuf, PathBuf)>, SandboxFault> {
     let untold = || during("protecting files")(io::Error::other(ProtectionFault::Untold));
     let above = |path: &PathBuf| (path.parent().unwrap_or(path).to_owned(), path.clone());
-    let names = surveys.iter().flat_map(ProjectSurvey::mounted).chain(&policy.protected).map(above);
+    let names = surveys.iter().flat_map(|survey| survey.mounted().chain(&survey.leads));
+    let names = names.chain(&policy.protected).map(above);
     let mut of_git: Vec<(PathBuf, PathBuf)> = Vec::new();
     for survey in surveys {
         of_git.extend(survey.all_git().ok_or_else(untold)?);

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -21,9 +22,19 @@ use super::new_repository::target;
 use super::put_aside_name::is_put_aside;
 use super::report::DisplacedName;
 use super::survey::{GitSigns, PlaceKind, is_within_reach};
+use crate::protected::{is_plans, plans_in};
 
 /// How many protected names a project may have before copies of them do not stay any more.
 const MOST_NAMES: usize = 4096;
+
+/// Whether a protected folder has nothing in it but a folder of plans.
+fn has_only_plans(path: &Path) -> bool {
+    let is_folder = |path: &Path| fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
+    let mut entries = fs::read_dir(path).into_iter().flatten().flatten();
+    is_folder(path)
+        && plans_in(path).is_some_and(|plans| is_folder(&plans))
+        && entries.all(|entry| is_plans(&entry.path()))
+}
 
 /// Looking through one project in the end.
 pub(super) struct AftermathSearch<'a> {
@@ -80,7 +91,7 @@ impl<'a> AftermathSearch<'a> {
     /// Files `.git` that were there.
     fn judge_links(&mut self) {
         let survey = self.project.survey;
-        for (link, above) in survey.links().filter_map(|link| Some((link, link.parent()?))) {
+        for (link, above) in survey.git_links().filter_map(|link| Some((link, link.parent()?))) {
             let Ok(this) = lstat(link) else { continue };
             let Ok(folder) = self.access.open(CWD, above) else { continue };
             if FileType::from_raw_mode(this.st_mode).is_dir() {
@@ -176,7 +187,7 @@ impl<'a> AftermathSearch<'a> {
                     .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir()),
                 kind => kind.is_dir(),
             };
-            let kind = PlaceKind::of(&below.join(name), is_folder);
+            let kind = self.project.survey.kind(&below.join(name), is_folder);
             if kind != PlaceKind::Other {
                 found.push((name.to_owned(), kind));
             }
@@ -204,6 +215,9 @@ impl<'a> AftermathSearch<'a> {
                 }
                 PlaceKind::Protected if name == ".git" => self.judge_link(&folder, &above),
                 _ if self.names < MOST_NAMES && self.is_copy(&path) => self.names += 1,
+                PlaceKind::Protected if has_only_plans(&path) => {
+                    inner.extend(plans_in(&below.join(&name)));
+                }
                 PlaceKind::Protected | PlaceKind::Other => {
                     self.displaced.push(put_aside(&folder, &above, &name));
                 }

@@ -139,6 +139,9 @@ const HOME_SECRETS: [&str; 99] = [
     ".virtualenvs",
 ];
 
+/// How much of what is in a place with secrets is looked at for links.
+const MOST_LINKS: usize = 256;
+
 /// Hides what holds secrets below a home folder, where it would be shown, or could be made. What somebody has listed by
 /// its own name is shown.
 pub(crate) fn hide_secrets(policy: &mut SandboxPolicy, home: &Path) {
@@ -156,13 +159,24 @@ pub(crate) fn hide_secrets(policy: &mut SandboxPolicy, home: &Path) {
         if paths.is_empty() && !name.ends_with('*') && can_be_made() {
             paths.push(home.join(name));
         }
-        for path in paths {
+        for path in paths.into_iter().flat_map(with_targets) {
             let is_listed = policy.readable.contains(&path) || policy.writable.contains(&path);
             if policy.shows(&path) && !is_listed {
                 policy.hidden.push(path);
             }
         }
     }
+}
+
+/// A place with secrets, and the places that it leads to: what lies there is the same.
+fn with_targets(path: PathBuf) -> Vec<PathBuf> {
+    let inner = fs::read_dir(&path).into_iter().flatten().flatten().take(MOST_LINKS);
+    let links = inner.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
+    let targets = links.filter_map(|entry| fs::canonicalize(entry.path()).ok());
+    let real = fs::canonicalize(&path).ok().filter(|real| *real != path);
+    let mut places: Vec<PathBuf> = targets.chain(real).collect();
+    places.insert(0, path);
+    places
 }
 
 /// What there is of a name.

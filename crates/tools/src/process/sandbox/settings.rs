@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use everturn_model::permission::Policy;
 
-use super::policy::{SandboxMode, SandboxNetwork, SandboxPolicy};
+use super::policy::{SandboxMode, SandboxNetwork, SandboxPolicy, protected_home};
 use super::report::SandboxPart;
 use super::repository::repository_elsewhere;
 use super::secrets::hide_secrets;
@@ -27,6 +27,8 @@ pub struct SandboxSettings {
     pub readable: Vec<PathBuf>,
     /// What can be changed besides the project and well-known caches.
     pub writable: Vec<PathBuf>,
+    /// Folders of programs, which a home folder that is a project does not let be changed.
+    pub programs: Vec<PathBuf>,
     /// What is never shown, such as our data folder, even if it lies in the project.
     pub hidden: Vec<PathBuf>,
     /// The folder that commands have as `/tmp`, so that a later one finds what an earlier one left there.
@@ -79,6 +81,9 @@ impl SandboxSettings {
             SandboxMode::Workspace => policy.writable.extend(environments),
             SandboxMode::ReadOnly => policy.readable.extend(environments),
         }
+        let inside = self.writable.iter().filter(|path| !besides(path));
+        let open: Vec<PathBuf> = policy.writable.iter().chain(inside).cloned().collect();
+        policy.home = protected_home(&scope.home, &open, &self.programs);
         policy.hidden.extend(self.hidden.iter().cloned());
         hide_secrets(&mut policy, &scope.home);
         policy.temporary.clone_from(&self.temporary);

@@ -17,10 +17,12 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::exact_path;
+use super::leads::leads;
 use super::policy::SandboxPolicy;
 use super::put_aside_name::is_put_aside;
 use super::repository::git_folders;
-use crate::protected::{EXCEPTION, has_protected_name};
+use crate::protected::{has_protected_name, is_plans, plans_in};
+use crate::protected_home::{HomePlace, ProtectedHome};
 
 /// How many folders of a project are looked at, besides those that tools fill.
 const MOST_FOLDERS: usize = 65_536;
@@ -80,6 +82,17 @@ pub(in crate::process) struct ProjectSurvey {
     /// What lies in it and can be changed all the same.
     #[serde(with = "exact_path::list")]
     pub(super) excepted: Vec<PathBuf>,
+    /// What must not be changed because something protected leads to it, also where it is not there.
+    #[serde(with = "exact_path::list")]
+    pub(super) leads: Vec<PathBuf>,
+    /// The home folder that it is, or has in it.
+    pub(super) home: ProtectedHome,
+    /// All links in it, but for those in folders that are passed over.
+    #[serde(skip)]
+    pub(super) links: Vec<PathBuf>,
+    /// Those of them that are in something protected.
+    #[serde(skip)]
+    pub(super) protected_links: Vec<PathBuf>,
     /// The folders of git's in it, without those of their worktrees and submodules.
     #[serde(with = "exact_path::list")]
     pub(super) git: Vec<PathBuf>,
@@ -115,15 +128,37 @@ enum SurveyFault {
 
 /// Looks at the projects of a policy as they are now. It waits for the disk.
 pub(in crate::process) fn survey(policy: &SandboxPolicy) -> io::Result<Vec<ProjectSurvey>> {
+    let home = policy.home.real();
     let look = |project: &PathBuf| {
         // What is listed of a project besides itself are places of tools, and nobody works in them.
         let listed = policy.readable.iter().chain(&policy.writable).chain(&policy.hidden);
         let inside = listed.filter_map(|path| path.strip_prefix(project).ok());
         let inside = inside.filter(|below| !below.as_os_str().is_empty()).map(Path::to_owned);
         let kept = |below: &PathBuf| !policy.projects.contains(&project.join(below));
-        index_of(&fs::canonicalize(project)?).update(inside.filter(kept).collect())
+        let root = fs::canonicalize(project)?;
+        let home = if home.is_in(&root) { home.clone() } else { ProtectedHome::default() };
+        index_of(&root, &home).update(inside.filter(kept).collect())
     };
-    policy.projects.iter().map(look).collect()
+    let mut surveys: Vec<ProjectSurvey> = policy.projects.iter().map(look).collect::<io::Result<_>>()?;
+    for survey in &mut surveys {
+        survey.leads = leads(survey, &policy.repositories, policy.home.folder())?;
+    }
+    Ok(surveys)
+}
+
+/// What there is of a project at its root alone: one that is too large to be looked through.
+pub(super) fn survey_root(root: &Path, home: &ProtectedHome) -> ProjectSurvey {
+    let IndexedFolder { names, git, links, protected_links, .. } = read(root, Path::new(""), home);
+    let home = home.clone();
+    ProjectSurvey {
+        root: root.to_owned(),
+        names,
+        git,
+        links,
+        protected_links,
+        home,
+        ..ProjectSurvey::default()
+    }
 }
 
 /// Whether a folder at a place below a root is one that the next look would reach.
@@ -132,10 +167,10 @@ pub(super) fn is_within_reach(root: &Path, below: &Path) -> bool {
 }
 
 /// The index of a project. Nothing but time is lost with one that is not kept in mind.
-fn index_of(root: &Path) -> FolderIndex {
+fn index_of(root: &Path, home: &ProtectedHome) -> FolderIndex {
     let mut indexes = INDEXES.lock().unwrap_or_else(PoisonError::into_inner);
-    let at = indexes.iter().position(|index| index.root == root);
-    let index = at.map_or_else(|| FolderIndex::new(root), |at| indexes.remove(at));
+    let at = indexes.iter().position(|index| index.root == root && index.home == *home);
+    let index = at.map_or_else(|| FolderIndex::new(root, home), |at| indexes.remove(at));
     indexes.truncate(MOST_PROJECTS - 1);
     indexes.insert(0, index.clone());
     index
@@ -148,6 +183,7 @@ static INDEXES: Mutex<Vec<FolderIndex>> = Mutex::new(Vec::new());
 #[derive(Debug, Clone)]
 struct FolderIndex {
     root: PathBuf,
+    home: ProtectedHome,
     folders: Arc<Mutex<HashMap<PathBuf, IndexedFolder>>>,
 }
 
@@ -159,14 +195,18 @@ struct IndexedFolder {
     inode: u64,
     /// The folders in it that are looked at, below the root.
     folders: Vec<PathBuf>,
+    /// Those that are protected, of which only links count.
+    protected: Vec<PathBuf>,
     names: Vec<PathBuf>,
     excepted: Vec<PathBuf>,
+    links: Vec<PathBuf>,
+    protected_links: Vec<PathBuf>,
     git: Vec<PathBuf>,
 }
 
 impl FolderIndex {
-    fn new(root: &Path) -> Self {
-        Self { root: root.to_owned(), folders: Arc::default() }
+    fn new(root: &Path, home: &ProtectedHome) -> Self {
+        Self { root: root.to_owned(), home: home.clone(), folders: Arc::default() }
     }
 
     /// Looks at every folder but for those to be passed over, and reads those that changed.
@@ -188,10 +228,12 @@ impl FolderIndex {
         known: &mut HashMap<PathBuf, IndexedFolder>,
         seen: &mut HashMap<PathBuf, IndexedFolder>,
     ) -> io::Result<ProjectSurvey> {
-        let mut survey = ProjectSurvey { root: self.root.clone(), ..ProjectSurvey::default() };
-        let mut next = VecDeque::from([PathBuf::new()]);
+        let (root, home) = (self.root.clone(), self.home.clone());
+        let mut survey = ProjectSurvey { root, home, ..ProjectSurvey::default() };
+        let mut next = VecDeque::from([(PathBuf::new(), FolderKind::Ordinary)]);
+        let mut protected = 0;
         let skipped: HashSet<&PathBuf> = passed_over.iter().collect();
-        while let Some(below) = next.pop_front() {
+        while let Some((below, kind)) = next.pop_front() {
             let now = coarse_time();
             let path = self.root.join(&below);
             if !is_within_reach(&self.root, &below) {
@@ -208,16 +250,30 @@ impl FolderIndex {
                 _ => {
                     // A change in the same tick of the clock would not show.
                     let settled = (changed < now).then_some(changed);
-                    IndexedFolder { changed: settled, inode: meta.ino(), ..read(&path, &below) }
+                    let folder = match kind {
+                        FolderKind::Ordinary => read(&path, &below, &self.home),
+                        FolderKind::Protected => read_protected(&path, &below),
+                    };
+                    IndexedFolder { changed: settled, inode: meta.ino(), ..folder }
                 }
             };
-            next.extend(folder.folders.iter().filter(|inner| !skipped.contains(inner)).cloned());
+            let inner = folder.folders.iter().map(|inner| (inner, FolderKind::Ordinary));
+            let inner = inner.chain(folder.protected.iter().map(|inner| (inner, FolderKind::Protected)));
+            let inner = inner.filter(|(inner, _)| !skipped.contains(inner));
+            next.extend(inner.map(|(inner, kind)| (inner.clone(), kind)));
             survey.names.extend(folder.names.iter().cloned());
             survey.excepted.extend(folder.excepted.iter().cloned());
+            survey.links.extend(folder.links.iter().cloned());
+            survey.protected_links.extend(folder.protected_links.iter().cloned());
             survey.git.extend(folder.git.iter().cloned());
-            survey.folders.push(SurveyedFolder { path: below.clone(), inode: meta.ino() });
+            match kind {
+                FolderKind::Ordinary => {
+                    survey.folders.push(SurveyedFolder { path: below.clone(), inode: meta.ino() });
+                }
+                FolderKind::Protected => protected += 1,
+            }
             seen.insert(below, folder);
-            let room = MOST_FOLDERS.checked_sub(survey.folders.len() + next.len());
+            let room = MOST_FOLDERS.checked_sub(survey.folders.len() + protected + next.len());
             survey.room = room.ok_or_else(|| io::Error::other(SurveyFault::TooMany(self.root.clone())))?;
         }
         survey.passed_over = passed_over;
@@ -225,26 +281,44 @@ impl FolderIndex {
     }
 }
 
+/// What a folder that is looked into is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FolderKind {
+    Ordinary,
+    /// It cannot be changed itself.
+    Protected,
+}
+
 /// What is in a folder. One that cannot be read is looked into when a program has changed it.
-fn read(path: &Path, below: &Path) -> IndexedFolder {
+fn read(path: &Path, below: &Path, home: &ProtectedHome) -> IndexedFolder {
     let mut folder = IndexedFolder::default();
     let mut signs = GitSigns::default();
     let Ok(entries) = fs::read_dir(path) else { return folder };
     for entry in entries.flatten() {
         let (name, Ok(kind)) = (entry.file_name(), entry.file_type()) else { continue };
         signs.see(&name);
-        match PlaceKind::of(&below.join(&name), kind.is_dir()) {
-            PlaceKind::Git => folder.git.push(entry.path()),
+        let (path, below) = (entry.path(), below.join(&name));
+        let place = PlaceKind::of(&path, &below, kind.is_dir(), home);
+        if kind.is_symlink() {
+            folder.links.push(path.clone());
+            folder.protected_links.extend((place == PlaceKind::Protected).then(|| path.clone()));
+        }
+        match place {
+            PlaceKind::Git => folder.git.push(path),
             PlaceKind::Protected => {
-                let [outer, inner] = EXCEPTION;
-                if kind.is_dir() && name.eq_ignore_ascii_case(outer) {
-                    let excepted = entry.path().join(inner);
-                    let is_folder = fs::symlink_metadata(&excepted).is_ok_and(|meta| meta.is_dir());
-                    folder.excepted.extend(is_folder.then_some(excepted));
+                // In a home folder there are too many, and links in them are the person's own.
+                if kind.is_dir() && home.place(&path) == HomePlace::Ordinary {
+                    folder.protected.push(below.clone());
                 }
-                folder.names.push(entry.path());
+                let plans = plans_in(&path).filter(|_| kind.is_dir());
+                let is_folder = |plans: &PathBuf| fs::symlink_metadata(plans).is_ok_and(|meta| meta.is_dir());
+                if let Some(plans) = plans.filter(is_folder) {
+                    folder.excepted.push(plans);
+                    folder.folders.extend(plans_in(&below));
+                }
+                folder.names.push(path);
             }
-            PlaceKind::Folder => folder.folders.push(below.join(&name)),
+            PlaceKind::Folder => folder.folders.push(below),
             PlaceKind::Other => {}
         }
     }
@@ -252,6 +326,22 @@ fn read(path: &Path, below: &Path) -> IndexedFolder {
     if signs.are_those_of_git() {
         // A repository without a work tree. What else is in it is looked at all the same: anybody can make the signs.
         folder.git.push(path.to_owned());
+    }
+    folder
+}
+
+/// What is in a folder that is protected: its links lead elsewhere.
+fn read_protected(path: &Path, below: &Path) -> IndexedFolder {
+    let mut folder = IndexedFolder::default();
+    let Ok(entries) = fs::read_dir(path) else { return folder };
+    for entry in entries.flatten() {
+        let Ok(kind) = entry.file_type() else { continue };
+        let inner = below.join(entry.file_name());
+        if kind.is_symlink() {
+            folder.protected_links.push(entry.path());
+        } else if kind.is_dir() && !is_plans(&inner) {
+            folder.protected.push(inner);
+        }
     }
     folder
 }
@@ -270,16 +360,24 @@ pub(super) enum PlaceKind {
 }
 
 impl PlaceKind {
-    /// By the path below the project.
-    pub(super) fn of(below: &Path, is_folder: bool) -> Self {
+    /// By the path, which is that below the project too.
+    fn of(path: &Path, below: &Path, is_folder: bool, home: &ProtectedHome) -> Self {
         let name = below.file_name().unwrap_or_default();
         if is_put_aside(name) {
             // Also where any end of a name is protected.
-            Self::Other
-        } else if name == ".git" {
+            return Self::Other;
+        }
+        if name == ".git" {
             // What is no folder says where git's is.
-            if is_folder { Self::Git } else { Self::Protected }
-        } else if has_protected_name(below) {
+            return if is_folder { Self::Git } else { Self::Protected };
+        }
+        match home.place(path) {
+            HomePlace::Protected => return Self::Protected,
+            HomePlace::Way => return if is_folder { Self::Folder } else { Self::Protected },
+            HomePlace::Open => return Self::Other,
+            HomePlace::Ordinary => {}
+        }
+        if has_protected_name(below) {
             Self::Protected
         } else if is_folder && !FILLED_BY_TOOLS.iter().any(|known| name == *known) {
             Self::Folder
@@ -312,6 +410,11 @@ impl GitSigns {
 }
 
 impl ProjectSurvey {
+    /// What something at a path below the project is.
+    pub(super) fn kind(&self, below: &Path, is_folder: bool) -> PlaceKind {
+        PlaceKind::of(&self.root.join(below), below, is_folder, &self.home)
+    }
+
     /// Whether something is the project's own, and not in a folder of it.
     pub(super) fn is_at_root(&self, path: &Path) -> bool {
         path.parent() == Some(self.root.as_path())
@@ -323,7 +426,7 @@ impl ProjectSurvey {
     }
 
     /// Files in folders of the project that say where a folder of git's is: those of worktrees and submodules.
-    pub(super) fn links(&self) -> impl Iterator<Item = &PathBuf> {
+    pub(super) fn git_links(&self) -> impl Iterator<Item = &PathBuf> {
         self.names.iter().filter(move |name| name.ends_with(".git") && !self.is_at_root(name))
     }
 

@@ -3,9 +3,11 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use base64::Engine as _;
+
+use crate::scope::{fold, real};
 
 /// Variables that name a folder of a tool's, or a file, with what of it can be read.
 const READABLE: [(&str, &[&str]); 25] = [
@@ -67,32 +69,41 @@ pub struct ToolPlaces {
     pub readable: Vec<PathBuf>,
     /// Caches, to be filled.
     pub writable: Vec<PathBuf>,
+    /// Folders in which programs are looked up by name.
+    pub programs: Vec<PathBuf>,
 }
 
 impl ToolPlaces {
     /// What the variables of whoever started us name. They are the person's: a project cannot set them. A place that
-    /// is written as the home folder, or as one above it, is passed over; a link to it is not noticed.
+    /// is the home folder, or one above it, however it is written, is passed over.
     pub fn of(variables: impl IntoIterator<Item = (String, String)>, home: &Path) -> Self {
         let mut places = Self::default();
-        let is_narrow =
-            |path: &PathBuf| path.is_absolute() && !home.starts_with(path) && path.parent().is_some();
+        let home = real(home);
+        let narrow = |path: PathBuf| {
+            let led = fs::canonicalize(&path).unwrap_or_else(|_| real(&fold(&path)));
+            let is_narrow = path.is_absolute() && !home.starts_with(&led) && led.parent().is_some();
+            // A path that goes up again is no place by which something could be listed.
+            let goes_up = path.components().any(|part| part == Component::ParentDir);
+            is_narrow.then_some(if goes_up { led } else { path })
+        };
         for (name, value) in variables {
             let inner = |list: &[(&str, &[&str])]| {
                 let known = list.iter().filter(|(known, _)| *known == name).flat_map(|(_, inner)| *inner);
                 let paths =
                     known.map(|inner| Path::new(&value).join(inner).components().collect::<PathBuf>());
-                paths.filter(is_narrow).collect::<Vec<PathBuf>>()
+                paths.filter_map(narrow).collect::<Vec<PathBuf>>()
             };
             places.readable.extend(inner(&READABLE));
             places.writable.extend(inner(&WRITABLE));
             if name == "PATH" {
-                let folders = value.split(':').map(PathBuf::from);
+                let folders: Vec<PathBuf> = value.split(':').map(PathBuf::from).filter_map(narrow).collect();
+                places.programs.extend(folders.iter().cloned());
                 // What stands in for a tool there looks for the real one beside its folder.
                 let whole = |folder: PathBuf| match folder.parent() {
                     Some(parent) if folder.ends_with("shims") => parent.to_owned(),
                     _ => folder,
                 };
-                places.readable.extend(folders.map(whole).filter(is_narrow));
+                places.readable.extend(folders.into_iter().map(whole).filter_map(narrow));
             }
         }
         places
@@ -165,6 +176,32 @@ mod tests {
         check("npm_config_cache", "/people/a/", &[], &[]);
         check("PIP_CACHE_DIR", "relative", &[], &[]);
         check("SECRET_DIR", "/people/a/.ssh", &[], &[]);
+        check("PATH", "/people/a/x/..:/people/a/x/../y", &["/people/a/y"], &[]);
+    }
+
+    #[test]
+    fn a_variable_that_leads_to_the_home_by_a_link_is_passed_over() {
+        // All of the home was shown, or open.
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        let home = base.join("people/me");
+        fs::create_dir_all(home.join("tools")).unwrap();
+        for (link, target) in [("mine", "people/me"), ("above", "people"), ("tools", "people/me/tools")] {
+            std::os::unix::fs::symlink(target, base.join(link)).unwrap();
+        }
+        let places = |name: &str, value: &str, home: &Path| {
+            let value = value.replace('%', base.to_str().unwrap());
+            ToolPlaces::of([(name.to_owned(), value)], home)
+        };
+        for name in ["JAVA_HOME", "CARGO_TARGET_DIR", "PATH"] {
+            for value in ["%/mine", "%/above", "%/mine/", "%/mine/tools/..", "%/tools/..", "%/mine/../me"] {
+                assert_eq!(places(name, value, &home), ToolPlaces::default(), "{name}={value}");
+            }
+            // The home itself may be written with a link.
+            assert_eq!(places(name, "%/people/me", &base.join("mine")), ToolPlaces::default(), "{name}");
+        }
+        let kept = places("JAVA_HOME", "%/tools", &home).readable;
+        assert_eq!(kept, [base.join("tools")]);
     }
 
     #[test]

@@ -61,11 +61,13 @@ pub(super) fn is_as_seen(path: &Path, seen: Option<SeenThing>) -> bool {
     lstat(path).is_ok_and(|this| seen == Some((identity(&this), changed(&this))))
 }
 
-/// What a policy hides where programs can make something, and the links on the way to it; where there is none, the places
+/// What something protected leads to; what a policy hides where programs can make something, and the links on the way to it; where there is none, the places
 /// that others would look for it at.
 pub(super) fn watched(policy: &SandboxPolicy, surveys: &[ProjectSurvey]) -> Vec<PathBuf> {
     let roots = || policy.writable.iter().chain(surveys.iter().map(|survey| &survey.root));
     let mut places: Vec<PathBuf> = policy.protected.clone();
+    let leads = surveys.iter().flat_map(|survey| &survey.leads);
+    places.extend(leads.filter(|path| surveys.iter().any(|survey| path.starts_with(&survey.root))).cloned());
     for hidden in &policy.hidden {
         let is_near = || roots().any(|root| hidden.starts_with(root));
         if is_of_system(hidden) && !is_near() {

@@ -385,8 +385,9 @@ async fn work() {
     let home = std::env::home_dir().unwrap();
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let ToolPlaces { readable, writable } = ToolPlaces::of(variables, &home);
-    let sandbox = SandboxSettings { parts: all(), readable, writable, ..SandboxSettings::default() };
+    let ToolPlaces { readable, writable, programs } = ToolPlaces::of(variables, &home);
+    let sandbox =
+        SandboxSettings { parts: all(), readable, writable, programs, ..SandboxSettings::default() };
     let walled = Workplace::new(&home, enclosed_by(sandbox));
     let plain = Workplace::new(&home, quick().into());
     for (folder, line) in PREPARATION {

@@ -12,7 +12,7 @@ use crate::bash::command;
 use crate::harness::{Project, names};
 
 /// Runs a line in a project, in a sandbox with settings.
-async fn run(project: &Project, settings: &SandboxSettings, line: &str) -> (String, Vec<String>) {
+pub(super) async fn run(project: &Project, settings: &SandboxSettings, line: &str) -> (String, Vec<String>) {
     let sandbox = SandboxSettings { parts: all(), ..settings.clone() };
     let output = project.run_with(Vec::new(), &enclosed_by(sandbox), command(line)).await.unwrap();
     let told = told(project, &output);
@@ -104,11 +104,11 @@ async fn what_is_hidden_and_is_not_there_cannot_be_made_for_good() {
         let mut project = Project::new();
         let home = project.scope.worktree.clone();
         Arc::get_mut(&mut project.scope).unwrap().home = home;
-        project.file(".local/file", "");
+        project.file("local/file", "");
         project.file("dotfiles/file", "");
-        symlink("dotfiles/empty", project.path(".kept")).unwrap();
-        symlink("dotfiles", project.path(".linked")).unwrap();
-        let hidden = [".config/everturn", ".local/share/data", ".kept/opencode", ".linked/state"];
+        symlink("dotfiles/empty", project.path("kept")).unwrap();
+        symlink("dotfiles", project.path("linked")).unwrap();
+        let hidden = ["config/everturn", "local/share/data", "kept/opencode", "linked/state"];
         let hidden = hidden.map(|name| project.path(name)).to_vec();
         let settings = SandboxSettings { hidden, ..SandboxSettings::default() };
         let (said, told) = run(&project, &settings, line).await;
@@ -117,26 +117,26 @@ async fn what_is_hidden_and_is_not_there_cannot_be_made_for_good() {
         assert_eq!(told, expected, "{line}: {said}");
     };
     check(
-        "mkdir -p .config/everturn; echo 'sandbox = \"off\"' > .config/everturn/everturn.toml",
-        &[".config/everturn"],
+        "mkdir -p config/everturn; echo 'sandbox = \"off\"' > config/everturn/everturn.toml",
+        &["config/everturn"],
     )
     .await;
-    check("mkdir -p x/everturn; mv x .config", &[".config/everturn"]).await;
-    check("mkdir -p x/everturn; ln -s x .config", &[".config"]).await;
-    check("mkdir -p .local/share/data", &[".local/share/data"]).await;
-    check("mkdir .config; mkdir .config/everturn; chmod 0 .config", &[".config/everturn"]).await;
+    check("mkdir -p x/everturn; mv x config", &["config/everturn"]).await;
+    check("mkdir -p x/everturn; ln -s x config", &["config"]).await;
+    check("mkdir -p local/share/data", &["local/share/data"]).await;
+    check("mkdir config; mkdir config/everturn; chmod 0 config", &["config/everturn"]).await;
     check("mkdir .ssh; echo key > .ssh/authorized_keys; echo x > .npmrc", &[".npmrc", ".ssh"]).await;
     check(
         "mkdir -p .aws .config/gh .cargo; echo x > .cargo/credentials.toml",
-        &[".aws", ".cargo/credentials.toml", ".config/gh"],
+        &[".aws", ".cargo/credentials.toml", ".config", ".config/gh"],
     )
     .await;
     // Where links lead that were there, to nothing or to something.
     check("mkdir -p dotfiles/empty/opencode dotfiles/state", &["dotfiles/empty/opencode", "dotfiles/state"])
         .await;
-    check("rm .linked; mkdir -p .linked/state", &[".linked"]).await;
+    check("rm linked; mkdir -p linked/state", &["linked"]).await;
     // What is beside it can be made.
-    check("mkdir -p .config/other .local/share/other .cargo dotfiles/other; touch .ssh-not", &[]).await;
+    check("mkdir -p config/other local/share/other .cargo dotfiles/other; touch ssh-not", &[]).await;
 }
 
 #[tokio::test]

@@ -1,0 +1,270 @@
+//! What is protected because something protected leads to it: the places where links end, and what settings of git's name.
+//!
+//! Whoever changes such a place changes what the protected name means. Links on the way are protected as well. What leads
+//! to the project itself, or to a folder around it, protects nothing: all of it would be closed.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::git_settings::{NamedPlace, NamedPlaces};
+use super::policy::SandboxPolicy;
+use super::repository::git_folders;
+use super::survey::{ProjectSurvey, survey, survey_root};
+use crate::project::first_line;
+use crate::protected::IN_GIT;
+use crate::protected_home::ProtectedHome;
+
+/// How many links are followed before a path is taken to lead nowhere.
+const LINKS_MAX: usize = 40;
+
+/// How old what is known for the tools for files may be. A call asks several times in a row.
+const LATELY: Duration = Duration::from_millis(250);
+
+/// How many projects are kept in mind for them.
+const MOST_PROJECTS: usize = 16;
+
+/// Folders of a home folder whose links are looked at although it is no project: shells, desktops and programs by name are
+/// run from them, and a repository of dotfiles is what such links lead to.
+const LINKED: [&str; 4] = ["", ".config", ".local/bin", "bin"];
+
+/// Files with settings that hold for every repository of a person, below the home folder.
+const PERSONAL: [&str; 2] = [".gitconfig", ".config/git/config"];
+
+/// The same for every person.
+const MACHINE: &str = "/etc/gitconfig";
+
+/// The places that protected links of a project lead to, and that settings of its repositories, or of others that it is a
+/// worktree of, name in it. All are real paths; some may not be there.
+pub(super) fn leads(
+    survey: &ProjectSurvey,
+    elsewhere: &[PathBuf],
+    home: Option<&Path>,
+) -> io::Result<Vec<PathBuf>> {
+    let mut found = FoundLeads { root: &survey.root, places: BTreeSet::new(), next: VecDeque::new() };
+    survey.protected_links.iter().for_each(|link| found.add_link(link));
+    let mut trees = BTreeSet::from([survey.root.clone()]);
+    for (git, is_inside) in
+        survey.git.iter().map(|git| (git, true)).chain(elsewhere.iter().map(|git| (git, false)))
+    {
+        // Where they cannot be told, no program is started.
+        let all = git_folders(git).unwrap_or_default();
+        let is_of_module = |folder: &Path| {
+            folder.strip_prefix(git).is_ok_and(|below| below.iter().any(|name| name == "modules"))
+        };
+        let main = if git.ends_with(".git") { git.parent() } else { Some(git.as_path()) };
+        let main = main.filter(|_| is_inside).unwrap_or(&survey.root).to_owned();
+        let linked =
+            all.iter().filter(|folder| !is_of_module(folder)).filter_map(|folder| linked_tree(folder));
+        let own: BTreeSet<PathBuf> = linked.chain([main]).collect();
+        for folder in &all {
+            found.add_links_of_git(folder);
+            for name in ["config", "config.worktree"] {
+                let named = NamedPlaces::of(&folder.join(name), home)?;
+                let tree = named.work_tree.as_ref().map(|tree| folder.join(tree));
+                if is_of_module(folder) {
+                    let module = tree.into_iter().collect();
+                    found.add_named(&named, &module, home);
+                    trees.extend(module);
+                } else {
+                    found.add_named(&named, &own, home);
+                }
+            }
+        }
+        trees.extend(own);
+    }
+    let personal = home.into_iter().flat_map(|home| PERSONAL.map(|name| home.join(name)));
+    for file in personal.chain([PathBuf::from(MACHINE)]) {
+        found.add_named(&NamedPlaces::of(&file, home)?, &trees, home);
+    }
+    home.into_iter().for_each(|home| found.add_links_of_home(home));
+    found.add_inner(&survey.links);
+    Ok(found.places.into_iter().collect())
+}
+
+/// The work tree that belongs to the folder of git's of a worktree.
+fn linked_tree(git: &Path) -> Option<PathBuf> {
+    let entry = git.join(first_line(&git.join("gitdir"))?.trim());
+    entry.parent().map(Path::to_owned)
+}
+
+/// Places while they are being found.
+struct FoundLeads<'a> {
+    root: &'a Path,
+    places: BTreeSet<PathBuf>,
+    /// Those in which links have not been looked at.
+    next: VecDeque<PathBuf>,
+}
+
+impl FoundLeads<'_> {
+    /// Adds what a protected link leads to.
+    fn add_link(&mut self, link: &Path) {
+        if let (Ok(target), Some(above)) = (fs::read_link(link), link.parent()) {
+            self.add(&above.join(target));
+        }
+    }
+
+    /// Adds what links in a folder of git's lead to.
+    fn add_links_of_git(&mut self, git: &Path) {
+        IN_GIT.iter().for_each(|name| self.add_link(&git.join(name)));
+        let hooks = fs::read_dir(git.join("hooks")).into_iter().flatten().flatten();
+        let links = hooks.filter(|hook| hook.file_type().is_ok_and(|kind| kind.is_symlink()));
+        links.for_each(|hook| self.add_link(&hook.path()));
+    }
+
+    /// Adds what links in a home folder lead to in the project, of those that something is run from.
+    fn add_links_of_home(&mut self, home: &Path) {
+        for folder in LINKED {
+            let entries = fs::read_dir(home.join(folder)).into_iter().flatten().flatten();
+            let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
+            let is_meant = |name: &OsStr| !folder.is_empty() || name.as_encoded_bytes().starts_with(b".");
+            let links = links.filter(|entry| is_meant(&entry.file_name()));
+            links.for_each(|entry| self.add_inside(&entry.path()));
+        }
+    }
+
+    /// Adds what settings name in work trees.
+    fn add_named(&mut self, named: &NamedPlaces, trees: &BTreeSet<PathBuf>, home: Option<&Path>) {
+        named.files.iter().for_each(|file| self.add_inside(file));
+        for place in &named.places {
+            let (NamedPlace::Path(name) | NamedPlace::Whole(name) | NamedPlace::Word(name)) = place;
+            let below_home = name.strip_prefix("~/").zip(home).map(|(below, home)| home.join(below));
+            for tree in trees {
+                let path = below_home.clone().unwrap_or_else(|| tree.join(name));
+                let is_one = match place {
+                    NamedPlace::Path(_) => true,
+                    NamedPlace::Whole(_) => fs::symlink_metadata(&path).is_ok(),
+                    NamedPlace::Word(_) => fs::metadata(&path).is_ok_and(|meta| meta.is_file()),
+                };
+                if is_one {
+                    self.add_inside(&path);
+                }
+            }
+        }
+    }
+
+    /// Adds where a path ends, if that is in the project.
+    fn add_inside(&mut self, path: &Path) {
+        let Some((links, end)) = follow(path) else { return };
+        if end.starts_with(self.root) {
+            self.insert(links, end);
+        }
+    }
+
+    /// Adds where a path ends, and the links on the way.
+    fn add(&mut self, path: &Path) {
+        if let Some((links, end)) = follow(path) {
+            self.insert(links, end);
+        }
+    }
+
+    /// Links elsewhere are not the project's business.
+    fn insert(&mut self, links: Vec<PathBuf>, end: PathBuf) {
+        if !self.root.starts_with(&end) && self.places.insert(end.clone()) {
+            self.next.push_back(end);
+        }
+        self.places.extend(links.into_iter().filter(|link| link.starts_with(self.root)));
+    }
+
+    /// Adds what links in the places lead to, of which all in the project are given.
+    fn add_inner(&mut self, links: &[PathBuf]) {
+        while let Some(place) = self.next.pop_front() {
+            links.iter().filter(|link| link.starts_with(&place)).for_each(|link| self.add_link(link));
+        }
+    }
+}
+
+/// Follows a path to where it ends, whether or not something is there. The links on the way come first. Nothing if they go
+/// round in circles.
+fn follow(path: &Path) -> Option<(Vec<PathBuf>, PathBuf)> {
+    let steps = |path: &Path| -> Vec<OsString> {
+        let steps = path.components().filter(|step| !matches!(step, Component::RootDir | Component::CurDir));
+        steps.map(|step| step.as_os_str().to_owned()).rev().collect()
+    };
+    let (mut at, mut rest, mut links) = (PathBuf::from("/"), steps(path), Vec::new());
+    while let Some(step) = rest.pop() {
+        if step == ".." {
+            at.pop();
+            continue;
+        }
+        at.push(step);
+        let Ok(target) = fs::read_link(&at) else { continue };
+        if links.len() >= LINKS_MAX {
+            return None;
+        }
+        links.push(at.clone());
+        if target.is_absolute() {
+            at = PathBuf::from("/");
+        } else {
+            at.pop();
+        }
+        rest.extend(steps(&target));
+    }
+    Some((links, at))
+}
+
+/// What is known for the tools for files: the projects with the home folder, and when it was found out.
+struct KnownLeads {
+    projects: Vec<PathBuf>,
+    home: ProtectedHome,
+    since: Instant,
+    places: Arc<Vec<PathBuf>>,
+}
+
+static KNOWN: Mutex<Vec<KnownLeads>> = Mutex::new(Vec::new());
+
+/// The same places for tools that change files themselves. Of a project that is too large to be looked through, those that
+/// names at its root lead to, and settings of the repository there.
+pub(crate) fn known_leads(projects: Vec<PathBuf>, home: &ProtectedHome) -> Arc<Vec<PathBuf>> {
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    known.retain(|known| known.since.elapsed() < LATELY);
+    if let Some(known) = known.iter().find(|known| known.projects == projects && known.home == *home) {
+        return Arc::clone(&known.places);
+    }
+    let places = Arc::new(look(&projects, home));
+    known.truncate(MOST_PROJECTS - 1);
+    let found =
+        KnownLeads { projects, home: home.clone(), since: Instant::now(), places: Arc::clone(&places) };
+    known.insert(0, found);
+    places
+}
+
+fn look(projects: &[PathBuf], home: &ProtectedHome) -> Vec<PathBuf> {
+    let policy =
+        SandboxPolicy { projects: projects.to_vec(), home: home.clone(), ..SandboxPolicy::default() };
+    if let Ok(surveys) = survey(&policy) {
+        return surveys.into_iter().flat_map(|survey| survey.leads).collect();
+    }
+    let roots = projects.iter().filter_map(|project| fs::canonicalize(project).ok());
+    let leads = roots.filter_map(|root| leads(&survey_root(&root, &home.real()), &[], home.folder()).ok());
+    leads.flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn paths_are_followed_to_where_they_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("real/inner")).unwrap();
+        symlink("real", root.join("door")).unwrap();
+        symlink("../door/inner", root.join("real/back")).unwrap();
+        symlink("round", root.join("round")).unwrap();
+        let check = |path: &str, links: &[&str], end: &str| {
+            let links = links.iter().map(|name| root.join(name)).collect();
+            assert_eq!(follow(&root.join(path)), Some((links, root.join(end))), "{path}");
+        };
+        check("real/inner", &[], "real/inner");
+        check("door/back/../x/new", &["door", "real/back", "door"], "real/x/new");
+        check("./none/../real", &[], "real");
+        assert_eq!(follow(&root.join("round/x")), None);
+    }
+}

@@ -1,0 +1,132 @@
+//! What is protected in a home folder, where that is a project, lies in one or was permitted.
+//!
+//! There is no list of what shells, desktops, editors and debuggers run from there, and none would be whole: every name in
+//! it that begins with a dot is protected, but for caches. So are the folders that programs are started from by name.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::protected::is_plans;
+
+/// Folders of programs that many people have in their home folder.
+const PROGRAMS: [&str; 2] = ["bin", "go/bin"];
+
+/// A home folder.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProtectedHome {
+    /// Where it is. It is not known if this is not absolute.
+    folder: PathBuf,
+    /// What in it can be changed although a name on the way to it begins with a dot.
+    open: Vec<PathBuf>,
+    /// Folders of programs.
+    programs: Vec<PathBuf>,
+}
+
+/// What something in a home folder is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HomePlace {
+    /// It must not be changed, or made.
+    Protected,
+    /// A folder that leads to something open: whatever else is in it is protected.
+    Way,
+    /// It can be changed.
+    Open,
+    /// It is like anything else in a project.
+    Ordinary,
+}
+
+impl ProtectedHome {
+    /// A home folder in which some places are open, and others have programs.
+    pub(crate) fn new<'a>(
+        folder: &Path,
+        open: impl IntoIterator<Item = &'a PathBuf>,
+        programs: impl IntoIterator<Item = &'a PathBuf>,
+    ) -> Self {
+        if !folder.is_absolute() || folder.parent().is_none() {
+            return Self::default();
+        }
+        let inside = |path: &&PathBuf| path.starts_with(folder) && path.as_path() != folder;
+        let open = open.into_iter().filter(inside).cloned().collect();
+        let usual = PROGRAMS.map(|name| folder.join(name));
+        let programs = usual.into_iter().chain(programs.into_iter().filter(inside).cloned()).collect();
+        Self { folder: folder.to_owned(), open, programs }
+    }
+
+    /// Where it is, if that is known.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        Some(self.folder.as_path()).filter(|folder| folder.is_absolute())
+    }
+
+    /// Whether it is a folder, or lies in it.
+    pub(crate) fn is_in(&self, folder: &Path) -> bool {
+        self.folder.is_absolute() && self.folder.starts_with(folder)
+    }
+
+    /// The same, by real paths.
+    pub(crate) fn real(&self) -> Self {
+        let Some(real) = self.folder().and_then(|folder| fs::canonicalize(folder).ok()) else {
+            return self.clone();
+        };
+        let move_to =
+            |path: &PathBuf| path.strip_prefix(&self.folder).map_or(path.clone(), |below| real.join(below));
+        let all = |paths: &[PathBuf]| paths.iter().map(move_to).collect();
+        Self { open: all(&self.open), programs: all(&self.programs), folder: real.clone() }
+    }
+
+    /// What is at a path.
+    pub(crate) fn place(&self, path: &Path) -> HomePlace {
+        let below = self.folder().and_then(|folder| path.strip_prefix(folder).ok());
+        let Some(first) = below.and_then(|below| below.iter().next()) else { return HomePlace::Ordinary };
+        let is_in = |places: &[PathBuf]| places.iter().any(|place| path.starts_with(place));
+        if is_in(&self.open) {
+            HomePlace::Open
+        } else if is_in(&self.programs) {
+            HomePlace::Protected
+        } else if !first.as_encoded_bytes().starts_with(b".") || path.ancestors().any(is_plans) {
+            HomePlace::Ordinary
+        } else if self.open.iter().any(|open| open.starts_with(path)) {
+            HomePlace::Way
+        } else {
+            HomePlace::Protected
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_a_dot_are_protected_but_for_what_is_open() {
+        let open = [PathBuf::from("/me/.cargo/registry"), "/me".into(), "/elsewhere".into()];
+        let programs = [PathBuf::from("/me/my/programs"), "/usr/bin".into()];
+        let home = ProtectedHome::new(Path::new("/me"), &open, &programs);
+        for (path, expected) in [
+            ("/me/.bashrc", HomePlace::Protected),
+            ("/me/.config/i3/config", HomePlace::Protected),
+            ("/me/.cargo", HomePlace::Way),
+            ("/me/.cargo/env", HomePlace::Protected),
+            ("/me/.cargo/registry/x", HomePlace::Open),
+            ("/me/bin", HomePlace::Protected),
+            ("/me/my", HomePlace::Ordinary),
+            ("/me/my/programs/x", HomePlace::Protected),
+            ("/me/src/.x", HomePlace::Ordinary),
+            ("/me/.opencode/plans/a.md", HomePlace::Ordinary),
+            ("/me/.opencode/agent", HomePlace::Protected),
+            ("/me", HomePlace::Ordinary),
+            ("/usr/bin", HomePlace::Ordinary),
+            ("/.x", HomePlace::Ordinary),
+        ] {
+            assert_eq!(home.place(Path::new(path)), expected, "{path}");
+        }
+        for nowhere in ["", "/", "me"] {
+            let home = ProtectedHome::new(Path::new(nowhere), &open, &programs);
+            assert_eq!(
+                (home.place(Path::new("/.x")), home.is_in(Path::new("/"))),
+                (HomePlace::Ordinary, false)
+            );
+        }
+    }
+}
