@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn what_could_grow_is_refused() {
         let check = |text: &str, why: &str| {
-            assert_eq!(read(text).map_err(|fault| fault.to_string()), Err(why.to_owned()), "{text:.40}")
+            assert_eq!(read(text).map_err(|fault| fault.to_string()), Err(why.to_owned()), "{text:.40}");
         };
         check("a: &x b\nc: *x", "line 1 column 7: anchors and aliases are not taken here: write it out");
         check("a: 1\na: 2", "line 2 column 1: `a` is there twice");
