@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use everturn_engine::Config;
 use everturn_model::SessionId;
 use everturn_store::Store;
 use everturn_store::upkeep::disk::DiskUse;
@@ -61,37 +62,34 @@ impl DoctorCommand {
             let report = store.verify_all(self.set_aside.then(table::now)).await?;
             show(&store, &report, &store.disk_use().await?).await?;
             let folder = settings::working_folder()?;
-            show_sandbox(&folder)?;
-            show_configuration()?;
+            let config = settings::config_quietly(&folder)?;
+            show_sandbox(&folder, &config);
+            show_configuration(&config);
             if report.is_sound() { Ok(()) } else { bail!("not everything is in order: see above") }
         })
     }
 }
 
 /// What this machine offers for a sandbox around commands, and what becomes of it in a folder.
-fn show_sandbox(folder: &Path) -> Result<()> {
-    show_sandbox_parts();
-    if let Some(by) = &settings::config_quietly(folder)?.sandbox.off_by {
-        let folder = folder.display();
-        table::line(format!("commands run without a sandbox in {folder}: `sandbox` is `off` in {by}"));
-    }
-    Ok(())
+fn show_sandbox(folder: &Path, config: &Config) {
+    let offered = show_sandbox_parts();
+    table::line(match &config.sandbox.off_by {
+        Some(by) => {
+            format!("commands run without a sandbox in {}: `sandbox` is `off` in {by}", folder.display())
+        }
+        None => offered,
+    });
 }
 
-fn show_sandbox_parts() {
+/// Shows what a sandbox can be made of. What follows from it is the result.
+fn show_sandbox_parts() -> String {
+    const ASKED: &str = "each is asked about (`outside_sandbox`), unless a rule of yours allows it";
     let Some(supervisor) = settings::supervisor() else {
-        table::line(
-            "sandbox: there is none on this system, and each command is asked about (`outside_sandbox`), unless a rule \
-             of yours allows it",
-        );
-        return;
+        return format!("there is no sandbox for commands on this system, and {ASKED}");
     };
     let report = match SandboxReport::probe(&supervisor) {
         Ok(report) => report,
-        Err(error) => {
-            table::line(format!("sandbox: what there is could not be found out: {error}"));
-            return;
-        }
+        Err(error) => return format!("what there is for a sandbox could not be found out: {error}"),
     };
     let rows = SandboxPart::ALL.into_iter().map(|part| {
         let found = match report.refused.get(&part) {
@@ -102,33 +100,24 @@ fn show_sandbox_parts() {
         vec![part.to_string(), found, part.purpose().to_owned()]
     });
     table::rows(&["sandbox", "available", "for"], rows);
-    table::line(match report.level() {
-        SandboxLevel::Full => {
-            "commands run in a sandbox".to_owned()
-        }
+    match report.level() {
+        SandboxLevel::Full => "commands run in a sandbox".to_owned(),
         SandboxLevel::Namespaces | SandboxLevel::Landlock => {
-            "commands run in what there is of a sandbox, and each is asked about (`outside_sandbox`), unless a rule of \
-             yours allows it"
-                .to_owned()
+            format!("commands run in what there is of a sandbox, and {ASKED}")
         }
-        SandboxLevel::None => {
-            "there is no sandbox, and each command is asked about (`outside_sandbox`), unless a rule of yours allows it"
-                .to_owned()
-        }
-    });
+        SandboxLevel::None => format!("there is no sandbox for commands, and {ASKED}"),
+    }
 }
 
 /// What is wrong with the configuration of this folder, and what of it waits for trust.
-fn show_configuration() -> Result<()> {
-    let config = settings::config_quietly(&settings::working_folder()?)?;
+fn show_configuration(config: &Config) {
     for problem in &config.problems {
         table::line(format!("configuration: {problem}"));
     }
     if config.problems.is_empty() {
         table::line(format!("configuration of {}: in order", config.root.display()));
     }
-    settings::held_line(&config).into_iter().for_each(table::line);
-    Ok(())
+    settings::held_line(config).into_iter().for_each(table::line);
 }
 
 /// How many lines of the audit are shown.

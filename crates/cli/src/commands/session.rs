@@ -96,6 +96,9 @@ pub(crate) enum SessionCommand {
     Purge {
         #[command(flatten)]
         sessions: SessionIds,
+        /// Write the database anew as well, so that no byte of it stays in free space; takes time in proportion to all that is stored
+        #[arg(long)]
+        erase: bool,
         /// Without asking, and also those that are not in the trash
         #[arg(long)]
         yes: bool,
@@ -191,8 +194,8 @@ impl SessionCommand {
             Self::Unarchive(SessionIds { ids, json }) => Shelf { engine, json }.unarchive(&ids).await,
             Self::Delete(SessionIds { ids, json }) => Shelf { engine, json }.delete(&ids).await,
             Self::Restore(SessionIds { ids, json }) => Shelf { engine, json }.restore(&ids).await,
-            Self::Purge { sessions: SessionIds { ids, json }, yes } => {
-                Shelf { engine, json }.purge(&ids, yes).await
+            Self::Purge { sessions: SessionIds { ids, json }, erase, yes } => {
+                Shelf { engine, json }.purge(&ids, erase, yes).await
             }
         }
     }

@@ -27,6 +27,9 @@ pub(crate) enum TrashCommand {
         /// Only what has been there for so long: 12h, 30d, 8w
         #[arg(long, value_name = "TIME", value_parser = retention::span)]
         older_than: Option<Duration>,
+        /// Write the database anew as well, so that no byte of it stays in free space; takes time in proportion to all that is stored
+        #[arg(long)]
+        erase: bool,
         /// Without asking
         #[arg(long)]
         yes: bool,
@@ -43,8 +46,12 @@ impl TrashCommand {
             let engine = settings::open(&settings::working_folder()?, Listeners::None).await?;
             let result = match self {
                 Self::List { json } => list(&engine, json).await,
-                Self::Empty { older_than, yes, json } => {
-                    empty(&engine, older_than.unwrap_or_default(), yes, json).await
+                Self::Empty { older_than, erase, yes, json } => {
+                    let result = empty(&engine, older_than.unwrap_or_default(), yes, json).await;
+                    if erase && result.is_ok() {
+                        erase_deleted(&engine).await;
+                    }
+                    result
                 }
             };
             engine.close().await;
@@ -70,7 +77,7 @@ async fn list(engine: &Engine, json: bool) -> Result<()> {
 }
 
 /// Takes what was deleted for good out of the files that it was in, and says what keeps it. It is deleted either way.
-pub(super) async fn erase(engine: &Engine) {
+pub(super) async fn erase_deleted(engine: &Engine) {
     match engine.trash().erase().await {
         Ok(Erasure::Done) => {}
         Ok(Erasure::HeldUp) => table::note(
@@ -103,9 +110,6 @@ async fn empty(engine: &Engine, least_age: Duration, yes: bool, json: bool) -> R
         }
     }
     let swept = engine.trash().sweep(least_age).await?;
-    if !swept.purged.is_empty() {
-        erase(engine).await;
-    }
     if json {
         table::json(&json!({
             "purged": swept.purged,

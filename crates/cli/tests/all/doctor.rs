@@ -59,8 +59,11 @@ fn a_session_with_data_that_is_nested_too_deep_is_mended() {
 #[test]
 fn a_sandbox_that_is_switched_off_is_told_with_who_said_so() {
     let home = Home::new();
-    let last = |home: &Home| home.run(&["doctor"]).stdout.lines().last().unwrap().to_owned();
-    assert_eq!(last(&home), "commands run in a sandbox");
+    let told = |home: &Home| {
+        let all = home.run(&["doctor"]).stdout;
+        all.lines().filter(|line| line.starts_with("commands run")).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(told(&home), "commands run in a sandbox");
     home.configure(&json!({"sandbox": {"mode": "off"}}));
     let file = home.home().join(".config/opencode/opencode.json");
     let off = format!(
@@ -68,19 +71,19 @@ fn a_sandbox_that_is_switched_off_is_told_with_who_said_so() {
         home.work().display(),
         file.display()
     );
-    assert_eq!(last(&home), off);
+    assert_eq!(told(&home), off);
     // A project says more at once, and less when it is trusted.
     std::fs::create_dir(home.work().join(".git")).unwrap();
     std::fs::write(home.work().join("opencode.json"), r#"{"sandbox": "read-only"}"#).unwrap();
-    assert_eq!(last(&home), "commands run in a sandbox");
+    assert_eq!(told(&home), "commands run in a sandbox");
     home.configure(&json!({}));
     std::fs::write(home.work().join("opencode.json"), r#"{"sandbox": "off"}"#).unwrap();
-    assert_eq!(last(&home), "commands run in a sandbox");
+    assert_eq!(told(&home), "commands run in a sandbox");
     assert_eq!(home.run(&["trust", "--yes"]).status, Some(0));
     let off = format!(
         "commands run without a sandbox in {}: `sandbox` is `off` in {}",
         home.work().display(),
         "the project's configuration"
     );
-    assert_eq!(last(&home), off);
+    assert_eq!(told(&home), off);
 }

@@ -126,7 +126,8 @@ impl Earlier {
 
     /// Expects the same as then.
     fn check(&self, file: &str, now: &str) {
-        let then = self.said(file);
+        // People read `session show`, and its words may become better.
+        let then = self.said(file).replace("[1 files changed]", "[1 file changed]");
         if then != now {
             let line = then.lines().zip(now.lines()).position(|(then, now)| then != now);
             let line = line.unwrap_or_else(|| then.lines().count().min(now.lines().count()));

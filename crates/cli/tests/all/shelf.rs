@@ -315,10 +315,10 @@ fn a_retention_that_means_nothing_is_refused() {
 }
 
 #[test]
-fn nothing_of_what_was_deleted_for_good_is_in_any_file() {
+fn nothing_of_what_was_erased_is_in_any_file() {
     let secret = "quenchlessmarmoset4711";
     let script = json!([{"text": format!("the answer is {secret}")}]);
-    for purge in [&["session", "purge", "--yes"][..], &["trash", "empty", "--yes"]] {
+    for purge in [&["session", "purge", "--yes", "--erase"][..], &["trash", "empty", "--yes", "--erase"]] {
         let data = tempfile::tempdir().unwrap();
         let mut home = Home::new();
         home.set("EVERTURN_DATA", data.path());

@@ -81,7 +81,7 @@ impl Shelf<'_> {
     }
 
     /// Deletes sessions for good.
-    pub(super) async fn purge(&self, ids: &[String], yes: bool) -> Result<()> {
+    pub(super) async fn purge(&self, ids: &[String], erase: bool, yes: bool) -> Result<()> {
         let mut sessions = Vec::new();
         for id in ids {
             sessions.push(lookup::doomed(self.engine, id).await?);
@@ -115,7 +115,9 @@ impl Shelf<'_> {
             }
         }
         self.engine.trash().reclaim().await?;
-        trash::erase(self.engine).await;
+        if erase {
+            trash::erase_deleted(self.engine).await;
+        }
         self.say("purged", &purged, "deleted for good");
         Ok(())
     }

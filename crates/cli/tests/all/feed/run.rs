@@ -10,12 +10,11 @@ use tokio::process::{Child, Command};
 
 use super::{Pair, heard, hears_prompt, is_of, say};
 
-/// What a command printed, once it has ended well.
-async fn printed(command: Command) -> String {
-    let mut command = command;
+/// What a command printed, once it has ended with a status.
+async fn printed(mut command: Command, status: i32) -> String {
     let output = within("the command to end", command.output()).await.unwrap();
     let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{complaint}");
+    assert_eq!(output.status.code(), Some(status), "{complaint}");
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -26,7 +25,7 @@ async fn check_run(pair: &Pair) {
     let session = pair.session("run beside").await;
     say(&pair.far.client(), &session, "HOLD:first SAY:one two three").await;
     pair.model.held("first").await;
-    let run = tokio::spawn(printed(pair.run(&session, &["SAY:hi there"])));
+    let run = tokio::spawn(printed(pair.run(&session, &["SAY:hi there"]), 0));
     let prompted = |event: &Value| {
         is_of(event, "message.part.updated", &session)
             && event["properties"]["part"]["text"] == "SAY:hi there"
@@ -53,13 +52,14 @@ async fn a_prompt_on_the_command_line_answers_what_a_server_asks_in_that_session
     let mut far = pair.far.client().events("/event").await;
     let session = pair.session("asked").await;
     let refused = "✗ read The user rejected permission to use this specific tool call.\n";
-    for (hold, arguments, begin, end) in
-        [("yes", &["--yes"][..], "✓ read ", "\nand on\n"), ("no", &[][..], refused, refused)]
+    for (hold, arguments, status, begin, end) in
+        [("yes", &["--yes"][..], 0, "✓ read ", "\nand on\n"), ("no", &[][..], 3, refused, refused)]
     {
         say(&pair.far.client(), &session, &format!("HOLD:{hold} SAY:one two")).await;
         pair.model.held(hold).await;
         let text = format!("for {hold}\nTOOL:read:/etc/hostname\nSAY:and on");
-        let run = tokio::spawn(printed(pair.run(&session, &[arguments, &[text.as_str()]].concat())));
+        let command = pair.run(&session, &[arguments, &[text.as_str()]].concat());
+        let run = tokio::spawn(printed(command, status));
         hears_prompt(&mut far, &session, &text).await;
         pair.model.release(hold);
         let printed = run.await.unwrap();

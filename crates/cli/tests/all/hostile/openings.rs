@@ -68,7 +68,8 @@ pub(super) fn open(
                     let refused = end
                         .stdout
                         .ends_with("The user rejected permission to use this specific tool call.\n");
-                    end.status == Some(0) && (refused || end.stdout.ends_with("done\n"))
+                    let answered = end.stdout.ends_with("done\n");
+                    matches!((end.status, refused, answered), (Some(3), true, false) | (Some(0), false, true))
                 }
                 ExpectedAnswer::Withheld => end.status == Some(1) && end.stderr.contains(WITHHELD),
             };
