@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use everturn_testkit::process::ServerOptions;
-use everturn_testkit::{Client, EverturnServer, ModelServer, Repo, opencode_config};
+use everturn_testkit::{Client, EverturnServer, ModelServer, Repo, opencode_config, within};
 use serde_json::{Value, json};
 
 use crate::shell::Home;
@@ -356,4 +356,35 @@ fn where_it_has_a_hole_that_is_said_and_each_command_is_asked_about() {
     assert_eq!(std::fs::read_to_string(home.work().join("ran.txt")).unwrap(), "ran\n", "{said}{told}");
     let (shown, _) = run(&["doctor"]);
     assert!(shown.contains("commands run in what there is of a sandbox, and each is asked about"), "{shown}");
+}
+
+/// The children of a process, ended ones that nobody has waited for among them.
+fn children(pid: i32) -> Vec<String> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let stats = all.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+    stats
+        .filter(|stat| {
+            let after = stat.rsplit_once(") ").map_or("", |(_, after)| after);
+            after.split(' ').nth(1) == Some(&pid.to_string())
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_that_has_ended_leaves_no_process() {
+    // The init of each sandbox stayed as a zombie of the server, which had nothing to do with it.
+    for config in [&[][..], &[("sandbox", json!("read-only"))]] {
+        let scene = SandboxScene::new(config, &[]).await;
+        for _ in 0..3 {
+            let state = scene.run("build", &command("echo ran")).await;
+            assert_eq!(state["metadata"]["exit"], 0, "{state}");
+        }
+        let server = scene.server.pid();
+        within("the processes of all commands to be gone", async {
+            while !children(server).is_empty() {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+    }
 }

@@ -287,7 +287,13 @@ async fn watch(
         None => Vec::new(),
     };
     let lost = program.lost;
-    control.say(&SupervisorReport::Gone { stopped, left, displaced, lost }).await
+    let told = control.say(&SupervisorReport::Gone { stopped, left, displaced, lost }).await;
+    if program.over {
+        // The init is ending. Whoever does not wait for it leaves it to the process that started us, which does not know it
+        // and would keep what is left of each for as long as it runs.
+        while wait(WaitOptions::empty()).is_ok() {}
+    }
+    told
 }
 
 /// Waits until the phase is over.
