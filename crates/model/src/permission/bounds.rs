@@ -78,8 +78,24 @@ fn encloses(wide: &Rule, narrow: &Rule) -> bool {
     covers(&wide.permission, &narrow.permission) && covers(&wide.pattern, &narrow.pattern)
 }
 
+/// Whether two wildcards differ before either has room for other text, so that they have nothing in common. Every rule is
+/// compared with every other one, and most of them are told apart by this.
+fn differ_at_once(one: &str, other: &str) -> bool {
+    fixed_beginning(one).zip(fixed_beginning(other)).any(|(one, other)| one != other)
+}
+
+/// What every text begins with that a wildcard matches.
+fn fixed_beginning(wildcard: &str) -> impl Iterator<Item = u8> {
+    // Its last ` *` may be missing.
+    let bytes = wildcard.strip_suffix(" *").unwrap_or(wildcard).bytes();
+    bytes.take_while(|byte| !matches!(byte, b'*' | b'?')).map(|byte| if byte == b'\\' { b'/' } else { byte })
+}
+
 /// Whether one wildcard surely matches all that another one does.
 fn covers(wide: &str, narrow: &str) -> bool {
+    if differ_at_once(wide, narrow) {
+        return false;
+    }
     // One character is not any text, although it matches the star that means it.
     let holds = |narrow: &str| !wide.contains('?') && matches(wide, narrow);
     wide == narrow || (holds(narrow) && narrow.strip_suffix(" *").is_none_or(holds))
@@ -87,6 +103,9 @@ fn covers(wide: &str, narrow: &str) -> bool {
 
 /// The wildcards that together match what both of two match; nothing if that takes too long to find out.
 fn overlap(one: &str, other: &str, effort: usize) -> Option<Vec<String>> {
+    if differ_at_once(one, other) {
+        return Some(Vec::new());
+    }
     if covers(one, other) {
         return Some(vec![other.to_owned()]);
     }
@@ -246,6 +265,9 @@ mod tests {
         check("git *", "* --force", &["git * --force", "git --force"]);
         check("src/*", "lib/*", &[]);
         check("a?c", "ab*", &["abc"]);
+        check("git *", "git", &["git"]);
+        check(r"src\a*", "src/*", &[r"src\a*"]);
+        check("git *", "gix", &[]);
         assert_eq!(overlap(&"*a".repeat(60), &"a*".repeat(60), EFFORT), None);
     }
 
