@@ -5,7 +5,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 
-use rustix::process::geteuid;
+use rustix::process::{geteuid, getpid};
 
 use super::PeerProcess;
 use crate::process::is_of_a_call;
@@ -102,6 +102,11 @@ pub(super) fn other_end(peer: SocketAddr, sockets: &[TcpSocket], own: &HashSet<u
 }
 
 fn judge(end: &TcpSocket, holders: &[i32]) -> PeerProcess {
+    // The client is in this very process. A child that has a copy is about to become a program, and loses it then: nothing
+    // that is started here inherits a socket, and nothing can give one to us.
+    if holders.contains(&getpid().as_raw_pid()) {
+        return PeerProcess::Person;
+    }
     // One that has ended tells nothing: a client that starts a program is two processes for a moment.
     let living: Vec<bool> = holders.iter().filter_map(|process| is_of_a_call(*process)).collect();
     if living.contains(&true) {
@@ -195,6 +200,20 @@ mod tests {
         check(&[ended, own], PeerProcess::Person);
         check(&[ended], PeerProcess::Gone);
         check(&[], PeerProcess::Gone);
+    }
+
+    #[test]
+    fn a_child_that_is_about_to_be_a_program_takes_no_connection_from_us() {
+        // A person's answer was refused where client and server are one process: for a moment each child has its sockets.
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let (own, running) = (std::process::id().cast_signed(), child.id().cast_signed());
+        let place = "127.0.0.1:1".parse().unwrap();
+        let account = geteuid().as_raw();
+        let end = TcpSocket { local: place, remote: place, listening: false, account, number: 2 };
+        let found = [&[running][..], &[running, own], &[running, 1]].map(|holders| judge(&end, holders));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found, [PeerProcess::Agent, PeerProcess::Person, PeerProcess::Agent]);
     }
 
     #[cfg(target_endian = "little")]
