@@ -157,6 +157,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_body_without_a_length_takes_the_room_of_the_longest_until_it_is_dropped() {
+        let room = BodyRoom::new(LIMITS);
+        let large = || Body::from_stream(stream::iter([Ok::<_, std::io::Error>(vec![b'x'; SMALL_BODY + 1])]));
+        let read = room.read(&HeaderMap::new(), large()).await.unwrap();
+        assert_eq!(room.free.available_permits(), 0, "it might have become as long as any");
+        assert_eq!(check(&room, SMALL_BODY + 1, 1, Duration::ZERO).await, Err("Overloaded".to_owned()));
+        drop(read);
+        assert_eq!(room.free.available_permits(), BODY_LIMIT);
+        let headers = HeaderMap::from_iter([(CONTENT_LENGTH, (SMALL_BODY + 1).into())]);
+        let _read = room.read(&headers, large()).await.unwrap();
+        assert_eq!(room.free.available_permits(), BODY_LIMIT - SMALL_BODY - 1, "it says how long it is");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn what_has_no_room_waits_and_small_bodies_need_none() {
         let room = BodyRoom::new(LIMITS);
         let second = Duration::from_secs(1);

@@ -8,7 +8,11 @@ fn problems(page: &str, source: impl Fn(&str) -> String) -> Vec<String> {
         page.split("\n## ").find(|section| section.starts_with("What is protected")).unwrap_or_default();
     let is_row = |line: &&str| line.starts_with('|');
     let rows = table.lines().skip_while(|line| !is_row(line)).take_while(is_row).skip(2);
+    let rows: Vec<&str> = rows.collect();
     let mut problems = Vec::new();
+    if rows.is_empty() {
+        problems.push("there is no table of threats".to_owned());
+    }
     for row in rows {
         let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
         let Some(shown) = cells.get(3) else {
@@ -44,4 +48,9 @@ fn threats_without_a_test_are_seen() {
                 | a | b | c | `a/b.rs`: `good`, `gone` |\n| d | e | f | |\n\n## Limits\n| x | y |\n";
     let found = problems(page, |_| "fn good() {}".to_owned());
     assert_eq!(found, ["a: there is no test gone", "d: no test shows it"]);
+    // Under another heading the table was not found, and nothing was wrong with it.
+    assert_eq!(
+        problems(&page.replace("What is", "Whatever is"), |_| String::new()),
+        ["there is no table of threats"]
+    );
 }

@@ -191,6 +191,49 @@ mod tests {
     }
 
     #[test]
+    fn nothing_that_changes_mounts_namespaces_or_the_machine_is_let_through() {
+        let Some(arch) = ARCHITECTURE else { return };
+        let refused = |error: i32| libc::SECCOMP_RET_ERRNO | u32::try_from(error).unwrap();
+        for call in [
+            libc::SYS_acct,
+            libc::SYS_add_key,
+            libc::SYS_bpf,
+            libc::SYS_clock_settime,
+            libc::SYS_delete_module,
+            libc::SYS_finit_module,
+            libc::SYS_fsconfig,
+            libc::SYS_fsmount,
+            libc::SYS_fsopen,
+            libc::SYS_fspick,
+            libc::SYS_init_module,
+            libc::SYS_kexec_file_load,
+            libc::SYS_kexec_load,
+            libc::SYS_mount,
+            libc::SYS_mount_setattr,
+            libc::SYS_move_mount,
+            libc::SYS_open_by_handle_at,
+            libc::SYS_open_tree,
+            libc::SYS_perf_event_open,
+            libc::SYS_pivot_root,
+            libc::SYS_quotactl,
+            libc::SYS_reboot,
+            libc::SYS_request_key,
+            libc::SYS_setns,
+            libc::SYS_settimeofday,
+            libc::SYS_swapoff,
+            libc::SYS_swapon,
+            libc::SYS_umount2,
+            libc::SYS_unshare,
+            libc::SYS_userfaultfd,
+        ] {
+            assert_eq!(verdict(arch, call, [0, 0]), refused(libc::EPERM), "{call}");
+        }
+        for call in [libc::SYS_io_uring_enter, libc::SYS_io_uring_register] {
+            assert_eq!(verdict(arch, call, [0, 0]), refused(libc::ENOSYS), "{call}");
+        }
+    }
+
+    #[test]
     fn calls_are_refused_by_number_and_argument() {
         let Some(arch) = ARCHITECTURE else { return };
         let refused = |error: i32| libc::SECCOMP_RET_ERRNO | u32::try_from(error).unwrap();
