@@ -74,7 +74,7 @@ pub(crate) fn find(directory: &Path, sources: &ConfigSources, trust: &Trust, dat
             placeholders::anchor(value, &layer.folder, &sources.home);
         });
     }
-    let cautions = reading.find_unheeded(&[&first, &brought, &last]);
+    let (cautions, stopped) = reading.find_unheeded(&[&first, &brought, &last]);
     for layer in first.iter_mut().chain(&mut brought).chain(&mut last) {
         fold_modes(&mut layer.values);
         fold_tools(&mut layer.values);
@@ -94,7 +94,7 @@ pub(crate) fn find(directory: &Path, sources: &ConfigSources, trust: &Trust, dat
     let layers = ConfigLayers { first, request, brought, granted: granted_values(granted), last };
     let mut config = reading.settle(&layers);
     config.held = held;
-    config.mcp = config.mcp.with_held(&config.held, root).brought(brought_servers);
+    config.mcp = config.mcp.with_held(&config.held, root).brought(brought_servers).without(stopped);
     root.clone_into(&mut config.root);
     data.clone_into(&mut config.data);
     if reading.problems.iter().any(|problem| problem.unread) {
@@ -215,8 +215,8 @@ impl ConfigReading<'_> {
         folders.iter().flat_map(|folder| markdown::read(folder, within, stamps, problems)).collect()
     }
 
-    /// Names what has no effect. What comes back is what it may have forbidden.
-    fn find_unheeded(&mut self, layers: &[&[ConfigLayer]]) -> Cautions {
+    /// Names what has no effect. What comes back is what it may have forbidden, and the servers it may have switched off.
+    fn find_unheeded(&mut self, layers: &[&[ConfigLayer]]) -> (Cautions, BTreeMap<String, String>) {
         let layers = || layers.iter().copied().flatten();
         let servers = layers().filter_map(|layer| layer.values.get("mcp")?.as_object()).flat_map(Map::keys);
         let context = UnheededContext {
@@ -224,15 +224,14 @@ impl ConfigReading<'_> {
             agents: layers().flat_map(|layer| unheeded::own_agents(&layer.values)).collect(),
             home: &self.sources.home,
         };
-        let mut cautions = Cautions::default();
+        let (mut cautions, mut stopped) = (Cautions::default(), BTreeMap::new());
         for layer in layers() {
-            let report = unheeded::find(&layer.values, &context);
-            for note in report.notes {
-                self.problems.push(layer.problem(&note.path, note.what));
-            }
+            let report = unheeded::find(&layer.values, &layer.doubled, &context);
+            self.problems.extend(report.notes.into_iter().map(|note| layer.problem_of(note)));
+            stopped.extend(report.stopped);
             report.cautions.0.into_iter().for_each(|(agent, names)| cautions.add(agent, names));
         }
-        cautions
+        (cautions, stopped)
     }
 
     /// The typed settings.

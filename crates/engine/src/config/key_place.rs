@@ -16,6 +16,12 @@ pub(super) enum ConfigText {
 const OF_MARKDOWN: usize = 2;
 
 impl ConfigText {
+    /// The line and the column of a place in the text, from one on.
+    pub(super) fn place_at(&self, at: usize) -> Option<(usize, usize)> {
+        let (Self::Json(text) | Self::Toml(text) | Self::Markdown(text)) = self;
+        place(text, at)
+    }
+
     /// The line and the column of a key, from one on; where it is not found, those of the last key on the way there.
     pub(super) fn place_of(&self, path: &[String]) -> Option<(usize, usize)> {
         match self {

@@ -9,8 +9,11 @@ use everturn_model::json::DEPTH_LIMIT;
 use everturn_tools::places;
 use serde_json::Value;
 
+use super::doubled_key::{self, DoubledKey};
 use super::key_place::{ConfigText, place};
 use super::problem::ConfigProblem;
+use super::sandbox_choice;
+use super::unheeded::UnheededKey;
 
 /// What one file says, as it was written.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +24,8 @@ pub(super) struct ConfigLayer {
     pub(super) folder: PathBuf,
     pub(super) values: Map,
     pub(super) text: ConfigText,
+    /// What it says twice.
+    pub(super) doubled: Vec<DoubledKey>,
 }
 
 impl ConfigLayer {
@@ -32,6 +37,15 @@ impl ConfigLayer {
     /// What is wrong with one of its settings.
     pub(super) fn problem(&self, path: &[String], what: String) -> ConfigProblem {
         ConfigProblem::at(&self.name, self.text.place_of(path), what)
+    }
+
+    /// The same of what has no effect in it.
+    pub(super) fn problem_of(&self, note: UnheededKey) -> ConfigProblem {
+        let place = match note.at {
+            Some(at) => self.text.place_at(at),
+            None => self.text.place_of(&note.path),
+        };
+        ConfigProblem::at(&self.name, place, note.what)
     }
 }
 
@@ -82,19 +96,24 @@ pub(super) fn read(path: &Path, within: Option<&Path>) -> Result<Option<ConfigLa
     let Some(text) = text else { return Ok(None) };
     let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
-    let values = if is_toml { parse_toml(&text) } else { parse_json(&text) };
-    let text = if is_toml { ConfigText::Toml(text) } else { ConfigText::Json(text) };
-    let values = values.map_err(|(place, what)| ConfigProblem::unread(&name, place, what))?;
+    if !is_toml {
+        return of_text(&name, &text, &folder).map(Some);
+    }
+    let values = parse_toml(&text).map_err(|(place, what)| ConfigProblem::unread(&name, place, what))?;
     check_depth(&values).map_err(|what| ConfigProblem::unread(&name, None, what))?;
-    Ok(Some(ConfigLayer { name, folder, values, text }))
+    Ok(Some(ConfigLayer { name, folder, values, text: ConfigText::Toml(text), doubled: Vec::new() }))
 }
 
-/// A configuration that is a text of its own.
+/// A configuration in JSON.
 pub(super) fn of_text(name: &str, text: &str, folder: &Path) -> Result<ConfigLayer, ConfigProblem> {
-    let values = parse_json(text).map_err(|(place, what)| ConfigProblem::unread(name, place, what))?;
+    let mut values = parse_json(text).map_err(|(place, what)| ConfigProblem::unread(name, place, what))?;
     check_depth(&values).map_err(|what| ConfigProblem::unread(name, None, what))?;
+    let doubled = doubled_key::find(text);
+    if doubled.iter().any(|key| key.path.first().is_some_and(|first| first == "sandbox")) {
+        values.insert("sandbox".to_owned(), sandbox_choice::strictest());
+    }
     let text = ConfigText::Json(text.to_owned());
-    Ok(ConfigLayer { name: name.to_owned(), folder: folder.to_owned(), values, text })
+    Ok(ConfigLayer { name: name.to_owned(), folder: folder.to_owned(), values, text, doubled })
 }
 
 fn is_ours(path: &Path) -> bool {

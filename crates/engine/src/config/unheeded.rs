@@ -1,20 +1,21 @@
-//! What a file says without any effect: keys that nothing knows, rules with a misspelt word in them, values of the wrong
-//! kind.
+//! What a file says without any effect: keys that nothing knows or that come twice, rules with a misspelt word in them,
+//! values of the wrong kind.
 //!
 //! It is named, and stops nothing. But a denial that is none would be worse than no denial, so what may have been meant to
 //! forbid something makes more be asked for: everything but looking, and what it speaks of itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use everturn_model::Map;
 use everturn_tools::registry::RESERVED;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::caution::{Cautions, everything, names_in};
+use super::doubled_key::DoubledKey;
 use super::known_keys::{AGENT, BUILTIN_AGENTS, KeyLevel, OTHERS, TOP, only_allows};
 use super::misspelling::{EDITING_TOOLS, is_close, plain, shown, wrong_action, wrong_name};
-use super::sandbox_choice::SandboxWish;
+use super::sandbox_choice::{STRICT, SandboxWish};
 
 /// The most that is named of one file.
 const MOST: usize = 10;
@@ -24,11 +25,15 @@ const OF_OWN_AGENTS: [&str; 4] = ["description", "mode", "model", "prompt"];
 
 const ASKED: &str = "; more is asked until it is mended";
 
+const STOPPED: &str = "; until it is mended, the server does not start";
+
 /// Something without an effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UnheededKey {
     /// The keys that lead to it.
     pub(super) path: Vec<String>,
+    /// Where it stands in the text, if that is not where the last one of these keys does.
+    pub(super) at: Option<usize>,
     /// What is wrong.
     pub(super) what: String,
 }
@@ -51,6 +56,8 @@ pub(super) struct UnheededReport {
     pub(super) notes: Vec<UnheededKey>,
     /// What is asked for because of it.
     pub(super) cautions: Cautions,
+    /// The MCP servers that may have been switched off by it, and why.
+    pub(super) stopped: BTreeMap<String, String>,
 }
 
 /// The agents of which a file says what they are.
@@ -65,8 +72,9 @@ fn is_own(agent: &Value) -> bool {
 }
 
 /// Finds what has no effect in a file.
-pub(super) fn find(values: &Map, context: &UnheededContext<'_>) -> UnheededReport {
+pub(super) fn find(values: &Map, doubled: &[DoubledKey], context: &UnheededContext<'_>) -> UnheededReport {
     let mut search = UnheededSearch { context, agent: None, report: UnheededReport::default() };
+    doubled.iter().for_each(|key| search.look_at_doubled(key));
     for (key, value) in values {
         let path = [key.as_str()];
         match key.as_str() {
@@ -100,6 +108,44 @@ struct UnheededSearch<'s> {
 }
 
 impl UnheededSearch<'_> {
+    /// Looks at a key that is there twice. What the first one forbids must not be lost.
+    fn look_at_doubled(&mut self, doubled: &DoubledKey) {
+        let path: Vec<&str> = doubled.path.iter().map(String::as_str).collect();
+        let twice = format!("`{}` is there twice, and only the last one counts", dotted(&path));
+        let end = match path.as_slice() {
+            ["sandbox", ..] => STRICT,
+            ["mcp"] => {
+                let servers = doubled.lost.as_object().into_iter().flat_map(Map::keys);
+                servers.for_each(|name| self.stop(name, &twice));
+                STOPPED
+            }
+            ["mcp", name] | ["mcp", name, "enabled"] => {
+                self.stop(name, &twice);
+                STOPPED
+            }
+            ["agent" | "mode", _, key, ..] if !AGENT.restricting.contains(key) => "",
+            [first, rest @ ..] if TOP.restricting.contains(first) => {
+                let mut named = rest;
+                if let (true, [name, of_agent @ ..]) = (["agent", "mode"].contains(first), rest) {
+                    self.agent = Some(self.agent_meant(name).unwrap_or(name).to_owned());
+                    named = of_agent.get(1..).unwrap_or_default();
+                }
+                // What is lost may be no more than an action, and the keys say what for.
+                let lost = named.iter().rev().fold(doubled.lost.clone(), |value, key| json!({*key: value}));
+                self.be_careful(names_in(&lost));
+                self.agent = None;
+                ASKED
+            }
+            _ => "",
+        };
+        self.note_at(&path, Some(doubled.at), format!("{twice}{end}"));
+    }
+
+    /// Keeps a server from being started.
+    fn stop(&mut self, name: &str, why: &str) {
+        self.report.stopped.insert(name.to_owned(), format!("{why}{STOPPED}"));
+    }
+
     /// Looks at a key that has no meaning of its own here.
     fn look_at_key(&mut self, level: &KeyLevel, path: &[&str], value: &Value) {
         let key = path.last().copied().unwrap_or_default();
@@ -227,9 +273,13 @@ impl UnheededSearch<'_> {
     }
 
     fn note(&mut self, path: &[&str], what: String) {
+        self.note_at(path, None, what);
+    }
+
+    fn note_at(&mut self, path: &[&str], at: Option<usize>, what: String) {
         if self.report.notes.len() < MOST {
             let path = path.iter().map(|key| (*key).to_owned()).collect();
-            self.report.notes.push(UnheededKey { path, what });
+            self.report.notes.push(UnheededKey { path, at, what });
         }
     }
 
@@ -244,8 +294,6 @@ fn dotted(path: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::config::misspelling::{NAMES, prefixes};
 
@@ -255,7 +303,7 @@ mod tests {
         let agents = own_agents(values).collect();
         let context =
             UnheededContext { prefixes: prefixes(servers.iter()), agents, home: Path::new("/srv/me") };
-        find(values, &context)
+        find(values, &[], &context)
     }
 
     fn check(value: &Value, expected: &[&str], cautions: &[(Option<&str>, &[&str])]) {

@@ -201,3 +201,94 @@ async fn every_problem_has_its_place() {
     let expected = [("odd.md".to_owned(), Some((3, 7))), brought(1, 2), brought(2, 1), brought(4, 3)];
     assert_eq!(places(&*bench.config().await), expected);
 }
+
+#[tokio::test]
+async fn what_is_there_twice_is_named_and_forbids_no_less() {
+    // The last one counted, and the denial before it was lost without a word.
+    let asked = "; more is asked until it is mended";
+    for (text, agent, permission, expected) in [
+        (
+            r#"{"permission": {"bash": "deny"}, "permission": {"edit": "ask"}}"#,
+            "build",
+            "bash",
+            "1:34: `permission`",
+        ),
+        (r#"{"permission": {"read": "deny"}, "permission": "allow"}"#, "build", "read", "1:34: `permission`"),
+        (r#"{"permission": "deny", "permission": {"edit": "ask"}}"#, "build", "read", "1:24: `permission`"),
+        (r#"{"permission": {"bash": "deny", "bash": "allow"}}"#, "build", "bash", "1:33: `permission.bash`"),
+        (
+            "{\"permission\": {\"read\": {\"x\": \"deny\", // no\n \"\\u0078\": \"allow\"}}}",
+            "build",
+            "read",
+            "2:2: `permission.read.x`",
+        ),
+        (r#"{"tools": {"grep": false, "grep": true}}"#, "build", "grep", "1:27: `tools.grep`"),
+        (r#"{"agent": {"plan": {"tools": {"read": false}}}, "agent": {}}"#, "plan", "read", "1:49: `agent`"),
+        (
+            r#"{"mode": {"plan": {"permission": {"read": "deny"}, "permission": {}}}}"#,
+            "plan",
+            "read",
+            "1:52: `mode.plan.permission`",
+        ),
+        (
+            r#"{"agent": {"build": {"disable": true, "disable": false}}}"#,
+            "build",
+            "bash",
+            "1:39: `agent.build.disable`",
+        ),
+    ] {
+        let (config, problems) = read(text).await;
+        assert_eq!(verdict(&config, agent, permission), Ask, "{text}");
+        let expected = format!("{expected} is there twice, and only the last one counts{asked}");
+        assert_eq!(problems, [expected], "{text}");
+    }
+    let (config, problems) =
+        read(r#"{"agent": {"plan": {"prompt": "a", "prompt": "b"}}, "theme": 1, "theme": 2}"#).await;
+    assert_eq!(["build", "plan"].map(|agent| verdict(&config, agent, "bash")), [Allow, Allow]);
+    let twice = "is there twice, and only the last one counts";
+    assert_eq!(problems, [format!("1:36: `agent.plan.prompt` {twice}"), format!("1:65: `theme` {twice}")]);
+}
+
+#[tokio::test]
+async fn a_sandbox_that_is_there_twice_is_the_strictest() {
+    let end =
+        "is there twice, and only the last one counts; until it is mended, the project can only be read";
+    for (text, expected) in [
+        (r#"{"sandbox": "read-only", "sandbox": "off"}"#, "1:26: `sandbox`"),
+        (r#"{"sandbox": {"mode": "read-only", "mode": "off"}}"#, "1:35: `sandbox.mode`"),
+        (r#"{"sandbox": {"mcp": true, "mcp": false}}"#, "1:27: `sandbox.mcp`"),
+    ] {
+        let (config, problems) = read(text).await;
+        let found = (config.sandbox.strength, config.sandbox.own_servers, problems);
+        assert_eq!(found, (SandboxStrength::ReadOnly, true, vec![format!("{expected} {end}")]), "{text}");
+        let bench = Bench::found(json!({}), &[("opencode.json", text)]).await;
+        let config = bench.config().await;
+        assert_eq!((config.held.len(), config.sandbox.strength), (0, SandboxStrength::ReadOnly), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_there_twice_does_not_start() {
+    let server = r#""type": "remote", "url": "http://127.0.0.1:9""#;
+    let end = "is there twice, and only the last one counts; until it is mended, the server does not start";
+    for (text, expected) in [
+        (
+            format!(r#"{{"mcp": {{"docs": {{{server}, "enabled": false, "enabled": true}}}}}}"#),
+            "1:84: `mcp.docs.enabled`",
+        ),
+        (format!(r#"{{"mcp": {{"docs": {{"enabled": false}}, "docs": {{{server}}}}}}}"#), "1:38: `mcp.docs`"),
+        (
+            format!(r#"{{"mcp": {{"docs": {{"enabled": false}}}}, "mcp": {{"docs": {{{server}}}}}}}"#),
+            "1:39: `mcp`",
+        ),
+    ] {
+        let (config, problems) = read(&text).await;
+        assert_eq!(problems, [format!("{expected} {end}")], "{text}");
+        let why = problems[0].split_once(' ').map(|(_, why)| why.to_owned());
+        assert_eq!(
+            (config.mcp.launches().len(), config.mcp.invalid().get("docs").cloned()),
+            (0, why),
+            "{text}"
+        );
+    }
+}
