@@ -130,6 +130,10 @@ const RESTRICTING_STEMS: [&str; 8] =
 /// The same in the name of a table or a list.
 const RESTRICTING_TABLES: [&str; 6] = ["agent", "allow", "approv", "block", "rule", "tool"];
 
+/// What the settings of a server have in their names that mean it to run, and not to.
+const RUNNING_STEMS: [&str; 5] = ["activ", "enabl", "launch", "run", "start"];
+const RESTING_STEMS: [&str; 6] = ["disabl", "inactiv", "paus", "skip", "stop", "suspend"];
+
 /// Actions that forbid, or let the person do so.
 const FORBIDDING: [&str; 2] = ["ask", "deny"];
 
@@ -170,6 +174,17 @@ impl KeyLevel {
         let close = self.keys.iter().filter(fits).filter(|known| is_close(&word, known));
         close.min_by_key(|known| strsim::osa_distance(&word, known)).copied()
     }
+}
+
+/// Whether an unknown setting may have been meant to switch off the server that it is of.
+pub(super) fn may_switch_off(key: &str, unknown: &UnknownKey, value: &Value) -> bool {
+    let word = plain(key);
+    let has = |stems: &[&str]| stems.iter().any(|stem| word.contains(stem));
+    if has(&RESTING_STEMS) || word == "off" {
+        return *value != false;
+    }
+    // Others are numbers, such as how long its start may take.
+    unknown.nearest == Some("enabled") && *value != true || has(&RUNNING_STEMS) && *value == false
 }
 
 /// Whether a value allows something and forbids nothing.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::caution::{Cautions, everything, names_in};
 use super::doubled_key::DoubledKey;
-use super::known_keys::{AGENT, BUILTIN_AGENTS, KeyLevel, OTHERS, TOP, only_allows};
+use super::known_keys::{AGENT, BUILTIN_AGENTS, KeyLevel, OTHERS, TOP, may_switch_off, only_allows};
 use super::misspelling::{EDITING_TOOLS, is_close, plain, shown, wrong_action, wrong_name};
 use super::sandbox_choice::{STRICT, SandboxWish};
 
@@ -151,8 +151,16 @@ impl UnheededSearch<'_> {
         let key = path.last().copied().unwrap_or_default();
         let Some(unknown) = level.unknown(key, value) else { return };
         let hint = unknown.nearest.map_or_else(String::new, |near| format!(": did you mean `{near}`?"));
+        let what = format!("there is no such setting{hint}");
+        if let ["mcp", server, _] = path
+            && may_switch_off(key, &unknown, value)
+        {
+            let what = format!("`{}` has no effect: {what}", dotted(path));
+            self.stop(server, &what);
+            return self.note(path, format!("{what}{STOPPED}"));
+        }
         let restricts = unknown.may_restrict.then(|| names_in(value));
-        self.note_idle(path, &format!("there is no such setting{hint}"), restricts);
+        self.note_idle(path, &what, restricts);
     }
 
     fn look_at_agents(&mut self, table: &str, value: &Value) {
@@ -351,7 +359,7 @@ mod tests {
             &[
                 &format!("`modle` {there_is}: did you mean `model`?"),
                 &format!("`fancy` {there_is}"),
-                &format!("`mcp.docs.enabeld` {there_is}: did you mean `enabled`?"),
+                &format!("`mcp.docs.enabeld` {there_is}: did you mean `enabled`?{STOPPED}"),
                 &format!("`skills.path` {there_is}: did you mean `paths`?"),
             ],
             &[],

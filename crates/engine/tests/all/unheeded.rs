@@ -292,3 +292,24 @@ async fn a_server_that_is_there_twice_does_not_start() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_server_that_may_have_been_switched_off_does_not_start() {
+    let server = r#""type": "remote", "url": "http://127.0.0.1:9""#;
+    for more in [r#""enabeld": false"#, r#""disabled": true"#, r#""disable": "yes""#, r#""active": false"#] {
+        let (config, problems) = read(&format!("{{\"mcp\": {{\"docs\": {{{server}, {more}}}}}}}")).await;
+        assert_eq!(config.mcp.launches().len(), 0, "{more}");
+        let why = config.mcp.invalid().get("docs").cloned().unwrap_or_default();
+        assert!(why.ends_with("; until it is mended, the server does not start"), "{more}: {why}");
+        assert_eq!(problems, [format!("1:66: {why}")], "{more}");
+    }
+    for (more, problems) in [
+        (r#""enabled": true"#, 0),
+        (r#""disabled": false"#, 1),
+        (r#""trust": true"#, 1),
+        (r#""startup_timeout": 5"#, 1),
+    ] {
+        let (config, found) = read(&format!("{{\"mcp\": {{\"docs\": {{{server}, {more}}}}}}}")).await;
+        assert_eq!((config.mcp.launches().len(), found.len()), (1, problems), "{more}: {found:?}");
+    }
+}
