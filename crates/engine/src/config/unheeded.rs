@@ -13,8 +13,12 @@ use serde_json::{Value, json};
 
 use super::caution::{Cautions, everything, names_in};
 use super::doubled_key::DoubledKey;
-use super::known_keys::{AGENT, BUILTIN_AGENTS, KeyLevel, OTHERS, TOP, may_switch_off, only_allows};
-use super::misspelling::{EDITING_TOOLS, is_close, plain, shown, wrong_action, wrong_name};
+use super::known_keys::{
+    AGENT, BUILTIN_AGENTS, KeyLevel, OTHERS, TOP, has_restrictions, may_switch_off, only_allows,
+};
+use super::misspelling::{
+    EDITING_TOOLS, is_close, is_of_server, is_permission, plain, shown, wrong_action, wrong_name,
+};
 use super::sandbox_choice::{STRICT, SandboxWish};
 
 /// The most that is named of one file.
@@ -22,6 +26,9 @@ const MOST: usize = 10;
 
 /// What agents are besides their rules: whoever says none of it has no agent of their own in mind.
 const OF_OWN_AGENTS: [&str; 4] = ["description", "mode", "model", "prompt"];
+
+/// The keys of rules, and what they are mistaken for.
+const RULE_KEYS: [&str; 3] = ["permission", "permissions", "tools"];
 
 const ASKED: &str = "; more is asked until it is mended";
 
@@ -149,7 +156,13 @@ impl UnheededSearch<'_> {
     /// Looks at a key that has no meaning of its own here.
     fn look_at_key(&mut self, level: &KeyLevel, path: &[&str], value: &Value) {
         let key = path.last().copied().unwrap_or_default();
-        let Some(unknown) = level.unknown(key, value) else { return };
+        let Some(unknown) = level.unknown(key, value) else {
+            // Levels below were looked at with the one above them.
+            if !level.restricting.is_empty() {
+                self.look_for_rules(path, value);
+            }
+            return;
+        };
         let hint = unknown.nearest.map_or_else(String::new, |near| format!(": did you mean `{near}`?"));
         let what = format!("there is no such setting{hint}");
         if let ["mcp", server, _] = path
@@ -159,8 +172,9 @@ impl UnheededSearch<'_> {
             self.stop(server, &what);
             return self.note(path, format!("{what}{STOPPED}"));
         }
-        let restricts = unknown.may_restrict.then(|| names_in(value));
-        self.note_idle(path, &what, restricts);
+        // What only allows was meant to forbid here, by its name.
+        let names = || if only_allows(value) { everything() } else { names_in(value) };
+        self.note_idle(path, &what, unknown.may_restrict.then(names));
     }
 
     fn look_at_agents(&mut self, table: &str, value: &Value) {
@@ -201,6 +215,29 @@ impl UnheededSearch<'_> {
                 }
                 _ => self.look_at_key(&AGENT, &path, value),
             }
+        }
+    }
+
+    /// Looks for rules below a key where nothing reads them.
+    fn look_for_rules(&mut self, path: &[&str], value: &Value) {
+        match value {
+            Value::Object(map) => {
+                for (key, value) in map {
+                    let path = [path, &[key.as_str()]].concat();
+                    if RULE_KEYS.contains(&key.as_str()) && has_restrictions(value) {
+                        let what = "rules are read at the top of a file and in an agent, and not here";
+                        self.note_idle(&path, what, Some(names_in(value)));
+                    } else {
+                        self.look_for_rules(&path, value);
+                    }
+                }
+            }
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.look_for_rules(&[path, &[index.to_string().as_str()]].concat(), item);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
     }
 
@@ -245,6 +282,11 @@ impl UnheededSearch<'_> {
             let path = [path, &[name.as_str()]].concat();
             self.look_at_name(&path, name, !only_allows(value));
             match value {
+                Value::Object(patterns) if self.is_group(name, patterns) => {
+                    let what =
+                        format!("no permission is called `{}`: what is in it stands beside it", shown(name));
+                    self.note_idle(&path, &what, (!only_allows(value)).then(|| names_in(value)));
+                }
                 Value::Object(patterns) => {
                     for (pattern, value) in patterns {
                         self.look_at_action(&[path.as_slice(), &[pattern.as_str()]].concat(), name, value);
@@ -253,6 +295,12 @@ impl UnheededSearch<'_> {
                 value => self.look_at_action(&path, name, value),
             }
         }
+    }
+
+    /// Whether a name in rules is no permission, and has permissions below it where patterns belong.
+    fn is_group(&self, name: &str, patterns: &Map) -> bool {
+        let is_known = is_permission(name) || is_of_server(name, &self.context.prefixes);
+        !is_known && patterns.keys().any(|pattern| is_permission(pattern))
     }
 
     fn look_at_name(&mut self, path: &[&str], name: &str, restricts: bool) {
@@ -285,7 +333,8 @@ impl UnheededSearch<'_> {
     }
 
     fn note_at(&mut self, path: &[&str], at: Option<usize>, what: String) {
-        if self.report.notes.len() < MOST {
+        let is_noted = at.is_none() && self.report.notes.iter().any(|note| note.path == path);
+        if self.report.notes.len() < MOST && !is_noted {
             let path = path.iter().map(|key| (*key).to_owned()).collect();
             self.report.notes.push(UnheededKey { path, at, what });
         }

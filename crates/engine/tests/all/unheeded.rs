@@ -313,3 +313,57 @@ async fn a_server_that_may_have_been_switched_off_does_not_start() {
         assert_eq!((config.mcp.launches().len(), found.len()), (1, problems), "{more}: {found:?}");
     }
 }
+
+#[tokio::test]
+async fn words_of_restriction_ask() {
+    // They were named, and nothing more was asked.
+    for (text, permission) in [
+        (r#"{"agent": {"build": {"disabled": true}}}"#, "bash"),
+        (r#"{"agent": {"build": {"read_only": true}}}"#, "edit"),
+        (r#"{"agent": {"build": {"bash": false}}}"#, "bash"),
+        (r#"{"bash": false}"#, "bash"),
+        (r#"{"read": false}"#, "read"),
+        (r#"{"disable": ["bash"]}"#, "bash"),
+        (r#"{"disable": ["read"]}"#, "read"),
+        (r#"{"read_only": true}"#, "edit"),
+        (r#"{"readOnly": true}"#, "edit"),
+        (r#"{"approval": "always"}"#, "bash"),
+        (r#"{"ask": ["bash"]}"#, "bash"),
+        (r#"{"ask": true}"#, "bash"),
+        (r#"{"safe_mode": true}"#, "bash"),
+        (r#"{"deny": true}"#, "bash"),
+        (r#"{"confirm": 1}"#, "bash"),
+        (r#"{"network": {"127.0.0.1": "deny"}}"#, "network"),
+        // These had no effect without a word.
+        (r#"{"permission": {"tools": {"bash": "deny"}}}"#, "bash"),
+        (r#"{"permission": {"rules": {"read": "deny"}}}"#, "read"),
+        (r#"{"permission": {"default": "deny"}}"#, "read"),
+        (r#"{"permission": {"all": "ask"}}"#, "bash"),
+        (r#"{"permission": {"any": {"*": "deny"}}}"#, "bash"),
+        (r#"{"tools": {"all": false}}"#, "bash"),
+        (r#"{"server": {"permission": {"read": "deny"}}}"#, "read"),
+        (r#"{"experimental": {"permission": "deny"}}"#, "bash"),
+        (r#"{"experimental": {"x": [{"tools": {"grep": false}}]}}"#, "grep"),
+        (r#"{"agent": {"build": {"options": {"permissions": {"grep": "deny"}}}}}"#, "grep"),
+    ] {
+        let (config, problems) = read(text).await;
+        assert_eq!(verdict(&config, "build", permission), Ask, "{text}");
+        let end = "; more is asked until it is mended";
+        assert!(
+            problems.len() == 1 && problems[0].starts_with("1:") && problems[0].ends_with(end),
+            "{text}: {problems:?}"
+        );
+    }
+    for text in [
+        r#"{"agent": {"build": {"disabled": false}}}"#,
+        r#"{"agent": {"build": {"disableParallelToolUse": true, "safePrompt": true}}}"#,
+        r#"{"bash": true}"#,
+        r#"{"permission": {"all": "allow"}}"#,
+        r#"{"experimental": {"permission": {"bash": "allow"}, "primary_tools": ["bash"]}}"#,
+        r#"{"provider": {"x": {"models": {"y": {"tools": true}}}}}"#,
+        r#"{"confirm": false}"#,
+    ] {
+        let (config, _) = read(text).await;
+        assert_eq!(verdict(&config, "build", "bash"), Allow, "{text}");
+    }
+}
