@@ -27,9 +27,6 @@ use super::{
     placeholders,
 };
 
-/// The name that a configuration in the environment goes by.
-const TEXT: &str = "OPENCODE_CONFIG_CONTENT";
-
 /// Settings that are one thing for each name in them.
 const NAMED: [&str; 4] = ["agent", "command", "mcp", "provider"];
 
@@ -63,8 +60,10 @@ pub(crate) fn find(directory: &Path, sources: &ConfigSources, trust: &Trust, dat
     brought.extend(reading.read_markdown(&sources.project_inner_folders(&folders), Some(root)));
     let mut last = reading.read_all(&sources.last_files(), None);
     last.extend(reading.read_markdown(sources.last.as_slice(), None));
-    if let Some(text) = &sources.text {
-        match layer::of_text(TEXT, text, directory) {
+    sources.last.iter().for_each(|folder| reading.stamps.note(folder));
+    reading.problems.extend(sources.missing_folder());
+    for text in sources.texts(directory) {
+        match text {
             Ok(layer) => last.push(layer),
             Err(problem) => reading.problems.push(problem),
         }

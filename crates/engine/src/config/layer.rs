@@ -15,6 +15,9 @@ use super::problem::ConfigProblem;
 use super::sandbox_choice;
 use super::unheeded::UnheededKey;
 
+/// The key of rules.
+const RULES: &str = "permission";
+
 /// What one file says, as it was written.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ConfigLayer {
@@ -116,6 +119,21 @@ pub(super) fn of_text(name: &str, text: &str, folder: &Path) -> Result<ConfigLay
     Ok(ConfigLayer { name: name.to_owned(), folder: folder.to_owned(), values, text, doubled })
 }
 
+/// Rules in JSON, as `permission` has them.
+pub(super) fn of_rules(name: &str, text: &str, folder: &Path) -> Result<ConfigLayer, ConfigProblem> {
+    let unread = |(place, what): ParseFailure| ConfigProblem::unread(name, place, what);
+    let rules = parse_json_value(text).map_err(unread)?;
+    if !rules.is_object() && !rules.is_string() {
+        return Err(unread((None, "it must be an object, or `allow`, `ask` or `deny`".to_owned())));
+    }
+    let values = Map::from_iter([(RULES.to_owned(), rules)]);
+    check_depth(&values).map_err(|what| unread((None, what)))?;
+    let mut doubled = doubled_key::find(text);
+    doubled.iter_mut().for_each(|key| key.path.insert(0, RULES.to_owned()));
+    let text = ConfigText::Rules(text.to_owned());
+    Ok(ConfigLayer { name: name.to_owned(), folder: folder.to_owned(), values, text, doubled })
+}
+
 fn is_ours(path: &Path) -> bool {
     let owner = fs::metadata(path).map_or(0, |found| found.uid());
     owner == 0 || owner == rustix::process::geteuid().as_raw()
@@ -142,11 +160,15 @@ pub(super) fn check_depth(values: &Map) -> Result<(), String> {
 type ParseFailure = (Option<(usize, usize)>, String);
 
 fn parse_json(text: &str) -> Result<Map, ParseFailure> {
-    match jsonc_parser::parse_to_serde_value::<Value>(text, &Default::default()) {
-        Ok(Value::Object(map)) => Ok(map),
-        Ok(_) => Err((None, "it must be an object".to_owned())),
-        Err(error) => Err((place(text, error.range().start), error.kind().to_string())),
+    match parse_json_value(text)? {
+        Value::Object(map) => Ok(map),
+        _ => Err((None, "it must be an object".to_owned())),
     }
+}
+
+fn parse_json_value(text: &str) -> Result<Value, ParseFailure> {
+    jsonc_parser::parse_to_serde_value(text, &Default::default())
+        .map_err(|error| (place(text, error.range().start), error.kind().to_string()))
 }
 
 fn parse_toml(text: &str) -> Result<Map, ParseFailure> {

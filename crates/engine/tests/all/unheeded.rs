@@ -1,8 +1,8 @@
 //! What a person writes into their configuration and nothing heeds: it is named with its place, and as long as it may have
 //! been meant to forbid something, that is not done without a question.
 
-use everturn_engine::Config;
-use everturn_engine::config::SandboxStrength;
+use everturn_engine::config::{ConfigSources, SandboxStrength, Trust};
+use everturn_engine::{Config, Configurations};
 use everturn_model::permission::Action;
 use serde_json::json;
 
@@ -366,4 +366,32 @@ async fn words_of_restriction_ask() {
         let (config, _) = read(text).await;
         assert_eq!(verdict(&config, "build", "bash"), Allow, "{text}");
     }
+}
+
+#[tokio::test]
+async fn rules_of_the_environment_count_most() {
+    let folder = tempfile::tempdir().unwrap();
+    let look = |rules: &str| {
+        let base = folder.path().join("config.json");
+        std::fs::write(&base, r#"{"permission": {"edit": "deny", "webfetch": "allow"}}"#).unwrap();
+        let text = r#"{"permission": {"bash": "allow"}}"#.to_owned();
+        let sources = ConfigSources {
+            base: Some(base),
+            text: Some(text),
+            rules: Some(rules.to_owned()),
+            ..ConfigSources::default()
+        };
+        let trust = Trust::new(folder.path());
+        let found = Configurations::found(sources, trust, folder.path(), everturn_tools::Secrets::default());
+        let config = found.look_at(folder.path());
+        let verdicts = ["bash", "edit", "webfetch"].map(|name| verdict(&config, "build", name));
+        (verdicts, config.problems.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    assert_eq!(look(r#"{"bash": "deny", "webfetch": "ask"}"#), ([Deny, Deny, Ask], Vec::new()));
+    assert_eq!(look(r#""ask""#), ([Ask, Ask, Ask], Vec::new()));
+    let unread = "; nothing of this file counts until it is mended, and more is asked";
+    let kind = format!("OPENCODE_PERMISSION: it must be an object, or `allow`, `ask` or `deny`{unread}");
+    assert_eq!(look("[]"), ([Ask, Deny, Ask], vec![kind]));
+    let twice = "OPENCODE_PERMISSION:1:18: `permission.bash` is there twice, and only the last one counts; more is asked until it is mended";
+    assert_eq!(look(r#"{"bash": "deny", "bash": "allow"}"#), ([Ask, Deny, Ask], vec![twice.to_owned()]));
 }
