@@ -149,7 +149,7 @@ const RESTRICTING_TABLES: [&str; 5] = ["agent", "allow", "block", "rule", "tool"
 
 /// What the settings of a server have in their names that mean it to run, and not to.
 const RUNNING_STEMS: [&str; 5] = ["activ", "enabl", "launch", "run", "start"];
-const RESTING_STEMS: [&str; 6] = ["disabl", "inactiv", "paus", "skip", "stop", "suspend"];
+const RESTING_STEMS: [&str; 5] = ["disabl", "inactiv", "paus", "skip", "suspend"];
 
 /// Actions that forbid, or let the person do so.
 const FORBIDDING: [&str; 2] = ["ask", "deny"];
