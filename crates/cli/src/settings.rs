@@ -14,7 +14,7 @@ use everturn_engine::{Config, Configurations, Engine, Options, ProjectFiles};
 use everturn_tools::mcp::ConfinedServers;
 use everturn_tools::process::is_secret;
 use everturn_tools::process::sandbox::{SandboxMachine, SandboxPart, ToolPlaces};
-use everturn_tools::{Registry, Secrets, ToolSettings};
+use everturn_tools::{Places, Registry, Secrets, ToolSettings};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
@@ -197,6 +197,11 @@ pub(crate) fn config_quietly(directory: &Path) -> Result<Arc<Config>> {
     Ok(Configurations::found(sources()?, trust, &paths.data, Secrets::default()).look_at(directory))
 }
 
+/// Where instructions and skills for a folder are looked for.
+pub(crate) fn places(directory: &Path, config: &Config) -> Result<Places> {
+    Ok(everturn_engine::guidance::places(config, &folders()?, directory, project_files()))
+}
+
 /// Where this person's configuration is, and what of projects counts.
 fn sources() -> Result<ConfigSources> {
     let paths = folders()?;
@@ -205,11 +210,13 @@ fn sources() -> Result<ConfigSources> {
         bail!("OPENCODE_CONFIG names {}, which is not there", file.display());
     }
     Ok(ConfigSources {
+        base: Some(paths.opencode.join("config.json")),
         own: vec![paths.opencode, paths.config, paths.home.join(".opencode")],
         home: paths.home,
         file,
         last: variable("OPENCODE_CONFIG_DIR").map(PathBuf::from),
         text: variable("OPENCODE_CONFIG_CONTENT"),
+        rules: variable("OPENCODE_PERMISSION"),
         project_files: project_files(),
         variables: Arc::new(variable),
     })

@@ -8,6 +8,7 @@
 //! - `agent_definition`: what is configured of an agent
 //! - `caution`: what is asked for where something may have been forbidden
 //! - `discovery`: from a folder to its configuration
+//! - `doubled_key`: keys that are there twice
 //! - `held_item`: what a project asks for, as a person is shown it
 //! - `key_place`: where a key stands in the text of a file
 //! - `known_keys`: the keys that there are, and what a misspelt one was meant to be
@@ -26,6 +27,7 @@
 mod agent_definition;
 mod caution;
 mod discovery;
+mod doubled_key;
 mod held_item;
 mod key_place;
 mod known_keys;

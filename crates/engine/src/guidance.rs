@@ -1,5 +1,6 @@
 //! Instructions and skills that a person or a project keeps for agents, and where they are.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use everturn_tools::host::LoadedSkill;
@@ -35,13 +36,8 @@ impl Guidance {
     #[must_use]
     pub fn places(&self, config: &Config, location: &Location) -> Places {
         Places {
-            home: self.paths.home.clone(),
-            config: vec![self.paths.config.clone(), self.paths.opencode.clone()],
-            directory: location.directory.clone(),
             worktree: location.worktree.clone(),
-            project: self.project_files,
-            instructions: config.instructions.clone(),
-            skills: config.skills.clone(),
+            ..places(config, &self.paths, &location.directory, self.project_files)
         }
     }
 
@@ -68,5 +64,19 @@ impl Guidance {
         let (places, name) = (self.places(&config, location), name.to_owned());
         let found = blocking(move || skills::find(&places, &name)).await;
         found.unwrap_or_else(|error| Err(Failure::Failed(error.to_string())))
+    }
+}
+
+/// Where instructions and skills for a folder are looked for, for those who have no engine.
+#[must_use]
+pub fn places(config: &Config, paths: &Paths, directory: &Path, project: ProjectFiles) -> Places {
+    Places {
+        home: paths.home.clone(),
+        config: vec![paths.config.clone(), paths.opencode.clone()],
+        directory: directory.to_owned(),
+        worktree: config.root.clone(),
+        project,
+        instructions: config.instructions.clone(),
+        skills: config.skills.clone(),
     }
 }

@@ -94,6 +94,14 @@ impl ConfiguredServers {
         self
     }
 
+    /// Leaves out servers, each for a reason.
+    #[must_use]
+    pub(crate) fn without(mut self, stopped: BTreeMap<String, String>) -> Self {
+        let there = stopped.into_iter().filter(|(name, _)| self.servers.remove(name).is_some());
+        self.invalid.extend(there);
+        self
+    }
+
     /// Every server with whether it is to be started.
     #[must_use]
     pub fn launches(&self) -> BTreeMap<String, (ServerDefinition, Launch)> {

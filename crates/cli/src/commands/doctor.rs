@@ -1,5 +1,5 @@
 //! `everturn doctor`: checks every session against its log, and says what takes how much space, what this machine offers
-//! for a sandbox and what is wrong with the configuration of the folder.
+//! for a sandbox and what is wrong with the configuration and the skills of the folder.
 
 use std::io;
 use std::path::Path;
@@ -12,11 +12,12 @@ use everturn_store::Store;
 use everturn_store::upkeep::disk::DiskUse;
 use everturn_store::upkeep::verify::CheckReport;
 use everturn_tools::process::sandbox::{SandboxLevel, SandboxPart, SandboxReport};
+use everturn_tools::{Observed, Places, skills};
 
 use crate::{settings, table};
 
 /// Check every session against its log, and show what takes how much space, what there is for a sandbox and what is wrong
-/// with the configuration here
+/// with the configuration and the skills here
 #[derive(Debug, Args)]
 pub(crate) struct DoctorCommand {
     /// Rebuild the rows of these sessions from their logs, and cut what is nested too deep to be read
@@ -65,6 +66,7 @@ impl DoctorCommand {
             let config = settings::config_quietly(&folder)?;
             show_sandbox(&folder, &config);
             show_configuration(&config);
+            show_skills(&settings::places(&folder, &config)?);
             if report.is_sound() { Ok(()) } else { bail!("not everything is in order: see above") }
         })
     }
@@ -118,6 +120,19 @@ fn show_configuration(config: &Config) {
         table::line(format!("configuration of {}: in order", config.root.display()));
     }
     settings::held_line(config).into_iter().for_each(table::line);
+}
+
+/// What is wrong with the skills of this folder.
+fn show_skills(places: &Places) {
+    match skills::observe(places) {
+        Observed::Absent => {}
+        Observed::Present(found) => {
+            for problem in found.problems {
+                table::line(format!("skill: {}: {}", problem.path.display(), problem.why));
+            }
+        }
+        Observed::Unavailable { why } => table::line(format!("skills: {why}")),
+    }
 }
 
 /// How many lines of the audit are shown.

@@ -87,3 +87,42 @@ fn a_sandbox_that_is_switched_off_is_told_with_who_said_so() {
     );
     assert_eq!(told(&home), off);
 }
+
+#[test]
+fn every_source_of_the_person_is_read_or_named() {
+    let mut home = Home::new();
+    let opencode = home.home().join(".config/opencode");
+    std::fs::create_dir_all(&opencode).unwrap();
+    std::fs::write(opencode.join("config.json"), r#"{"permission": {"bahs": "deny"}}"#).unwrap();
+    home.set("OPENCODE_PERMISSION", "{\"edit\": \"ask\",\n \"raed\": \"deny\"}");
+    let missing = home.home().join("missing");
+    home.set("OPENCODE_CONFIG_DIR", &missing);
+    let doctor = home.run(&["doctor"]).success();
+    let lines: Vec<&str> = doctor.lines().filter(|line| line.starts_with("configuration")).collect();
+    let wrong = |name: &str, meant: &str| {
+        format!(
+            "`permission.{name}` has no effect: no permission is called `{name}`: did you mean `{meant}`?; more is asked until it is mended"
+        )
+    };
+    let expected = [
+        format!(
+            "configuration: OPENCODE_CONFIG_DIR: it names {}, which is no folder; nothing of this file counts until it is mended, and more is asked",
+            missing.display()
+        ),
+        format!("configuration: {}:1:17: {}", opencode.join("config.json").display(), wrong("bahs", "bash")),
+        format!("configuration: OPENCODE_PERMISSION:2:2: {}", wrong("raed", "read")),
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn what_is_wrong_with_skills_is_listed() {
+    let home = Home::new();
+    let skill = home.home().join(".config/everturn/skills/odd");
+    std::fs::create_dir_all(&skill).unwrap();
+    std::fs::write(skill.join("SKILL.md"), "no front matter").unwrap();
+    let doctor = home.run(&["doctor"]).success();
+    let lines: Vec<&str> = doctor.lines().filter(|line| line.starts_with("skill")).collect();
+    let why = "it does not begin with front matter between two lines of `---`";
+    assert_eq!(lines, [format!("skill: {}: {why}", skill.join("SKILL.md").display())]);
+}

@@ -27,9 +27,6 @@ use super::{
     placeholders,
 };
 
-/// The name that a configuration in the environment goes by.
-const TEXT: &str = "OPENCODE_CONFIG_CONTENT";
-
 /// Settings that are one thing for each name in them.
 const NAMED: [&str; 4] = ["agent", "command", "mcp", "provider"];
 
@@ -63,8 +60,10 @@ pub(crate) fn find(directory: &Path, sources: &ConfigSources, trust: &Trust, dat
     brought.extend(reading.read_markdown(&sources.project_inner_folders(&folders), Some(root)));
     let mut last = reading.read_all(&sources.last_files(), None);
     last.extend(reading.read_markdown(sources.last.as_slice(), None));
-    if let Some(text) = &sources.text {
-        match layer::of_text(TEXT, text, directory) {
+    sources.last.iter().for_each(|folder| reading.stamps.note(folder));
+    reading.problems.extend(sources.missing_folder());
+    for text in sources.texts(directory) {
+        match text {
             Ok(layer) => last.push(layer),
             Err(problem) => reading.problems.push(problem),
         }
@@ -74,7 +73,7 @@ pub(crate) fn find(directory: &Path, sources: &ConfigSources, trust: &Trust, dat
             placeholders::anchor(value, &layer.folder, &sources.home);
         });
     }
-    let cautions = reading.find_unheeded(&[&first, &brought, &last]);
+    let (cautions, stopped) = reading.find_unheeded(&[&first, &brought, &last]);
     for layer in first.iter_mut().chain(&mut brought).chain(&mut last) {
         fold_modes(&mut layer.values);
         fold_tools(&mut layer.values);
@@ -94,7 +93,7 @@ pub(crate) fn find(directory: &Path, sources: &ConfigSources, trust: &Trust, dat
     let layers = ConfigLayers { first, request, brought, granted: granted_values(granted), last };
     let mut config = reading.settle(&layers);
     config.held = held;
-    config.mcp = config.mcp.with_held(&config.held, root).brought(brought_servers);
+    config.mcp = config.mcp.with_held(&config.held, root).brought(brought_servers).without(stopped);
     root.clone_into(&mut config.root);
     data.clone_into(&mut config.data);
     if reading.problems.iter().any(|problem| problem.unread) {
@@ -215,8 +214,8 @@ impl ConfigReading<'_> {
         folders.iter().flat_map(|folder| markdown::read(folder, within, stamps, problems)).collect()
     }
 
-    /// Names what has no effect. What comes back is what it may have forbidden.
-    fn find_unheeded(&mut self, layers: &[&[ConfigLayer]]) -> Cautions {
+    /// Names what has no effect. What comes back is what it may have forbidden, and the servers it may have switched off.
+    fn find_unheeded(&mut self, layers: &[&[ConfigLayer]]) -> (Cautions, BTreeMap<String, String>) {
         let layers = || layers.iter().copied().flatten();
         let servers = layers().filter_map(|layer| layer.values.get("mcp")?.as_object()).flat_map(Map::keys);
         let context = UnheededContext {
@@ -224,15 +223,14 @@ impl ConfigReading<'_> {
             agents: layers().flat_map(|layer| unheeded::own_agents(&layer.values)).collect(),
             home: &self.sources.home,
         };
-        let mut cautions = Cautions::default();
+        let (mut cautions, mut stopped) = (Cautions::default(), BTreeMap::new());
         for layer in layers() {
-            let report = unheeded::find(&layer.values, &context);
-            for note in report.notes {
-                self.problems.push(layer.problem(&note.path, note.what));
-            }
+            let report = unheeded::find(&layer.values, &layer.doubled, &context);
+            self.problems.extend(report.notes.into_iter().map(|note| layer.problem_of(note)));
+            stopped.extend(report.stopped);
             report.cautions.0.into_iter().for_each(|(agent, names)| cautions.add(agent, names));
         }
-        cautions
+        (cautions, stopped)
     }
 
     /// The typed settings.

@@ -7,6 +7,8 @@ use toml::de::{DeTable, DeValue};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ConfigText {
     Json(String),
+    /// JSON for what the first key of a path names, which is `permission`.
+    Rules(String),
     Toml(String),
     /// Settings in the front matter of Markdown, for what the first keys of a path name.
     Markdown(String),
@@ -16,10 +18,17 @@ pub(super) enum ConfigText {
 const OF_MARKDOWN: usize = 2;
 
 impl ConfigText {
+    /// The line and the column of a place in the text, from one on.
+    pub(super) fn place_at(&self, at: usize) -> Option<(usize, usize)> {
+        let (Self::Json(text) | Self::Rules(text) | Self::Toml(text) | Self::Markdown(text)) = self;
+        place(text, at)
+    }
+
     /// The line and the column of a key, from one on; where it is not found, those of the last key on the way there.
     pub(super) fn place_of(&self, path: &[String]) -> Option<(usize, usize)> {
         match self {
             Self::Json(text) => place(text, in_json(text, path)?),
+            Self::Rules(text) => place(text, in_json(text, path.get(1..)?)?),
             Self::Toml(text) => place(text, in_toml(text, path)?),
             Self::Markdown(text) => in_front_matter(text, path.get(OF_MARKDOWN..)?),
         }

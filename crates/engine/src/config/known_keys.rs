@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::misspelling::{is_close, plain};
+use super::misspelling::{is_close, is_permission, plain};
 
 /// A level of a configuration, and its keys.
 pub(super) struct KeyLevel {
@@ -124,11 +124,32 @@ pub(super) const OTHERS: [(&str, bool, KeyLevel); 5] = [
 pub(super) const BUILTIN_AGENTS: [&str; 5] = ["build", "plan", "general", "explore", "title"];
 
 /// What a word has in it that says what may be done, whatever else it is called in other programs.
-const RESTRICTING_STEMS: [&str; 8] =
-    ["denied", "deny", "disallow", "forbid", "permi", "restrict", "sandbox", "untrust"];
+const RESTRICTING_STEMS: [&str; 2] = ["permi", "sandbox"];
+
+/// The same where it is said what may not be done, so that `true` forbids and `false` does not.
+const FORBIDDING_STEMS: [&str; 10] = [
+    "approv",
+    "confirm",
+    "denied",
+    "deny",
+    "disallow",
+    "forbid",
+    "read_only",
+    "readonly",
+    "restrict",
+    "untrust",
+];
+
+/// Such words that are also in the names of settings for providers, as `disableParallelToolUse` and `safePrompt`: where those
+/// may be, only the whole word counts.
+const FORBIDDING_WORDS: [&str; 6] = ["ask", "block", "blocked", "disable", "disabled", "safe"];
 
 /// The same in the name of a table or a list.
-const RESTRICTING_TABLES: [&str; 6] = ["agent", "allow", "approv", "block", "rule", "tool"];
+const RESTRICTING_TABLES: [&str; 5] = ["agent", "allow", "block", "rule", "tool"];
+
+/// What the settings of a server have in their names that mean it to run, and not to.
+const RUNNING_STEMS: [&str; 5] = ["activ", "enabl", "launch", "run", "start"];
+const RESTING_STEMS: [&str; 5] = ["disabl", "inactiv", "paus", "skip", "suspend"];
 
 /// Actions that forbid, or let the person do so.
 const FORBIDDING: [&str; 2] = ["ask", "deny"];
@@ -157,10 +178,22 @@ impl KeyLevel {
         let word = plain(key);
         let has = |stems: &[&str]| stems.iter().any(|stem| word.contains(stem));
         let sounds = has(&RESTRICTING_STEMS) || is_table && has(&RESTRICTING_TABLES);
-        let may_restrict = !self.restricting.is_empty()
-            && !only_allows(value)
-            && (forbids(value) || nearest.map_or(sounds, |nearest| self.restricting.contains(&nearest)));
+        let is_permission = is_permission(if self.is_open { key } else { &word });
+        let may_restrict = if has(&FORBIDDING_STEMS) || self.has_forbidding_word(&word) {
+            !value.is_null() && *value != false
+        } else {
+            let is_meant = nearest.map_or(sounds, |nearest| self.restricting.contains(&nearest));
+            !only_allows(value) && (forbids(value) || is_permission || is_meant)
+        };
+        let may_restrict = may_restrict && !self.restricting.is_empty();
         (nearest.is_some() || may_restrict || !self.is_open).then_some(UnknownKey { nearest, may_restrict })
+    }
+
+    fn has_forbidding_word(&self, word: &str) -> bool {
+        if self.is_open {
+            return FORBIDDING_WORDS.contains(&word);
+        }
+        word.split('_').any(|part| FORBIDDING_WORDS.iter().any(|word| part.starts_with(word)))
     }
 
     fn nearest(&self, key: &str, value: &Value) -> Option<&'static str> {
@@ -172,12 +205,29 @@ impl KeyLevel {
     }
 }
 
+/// Whether an unknown setting may have been meant to switch off the server that it is of.
+pub(super) fn may_switch_off(key: &str, unknown: &UnknownKey, value: &Value) -> bool {
+    let word = plain(key);
+    let has = |stems: &[&str]| stems.iter().any(|stem| word.contains(stem));
+    if has(&RESTING_STEMS) || word == "off" {
+        return *value != false;
+    }
+    // Others are numbers, such as how long its start may take.
+    unknown.nearest == Some("enabled") && *value != true || has(&RUNNING_STEMS) && *value == false
+}
+
 /// Whether a value allows something and forbids nothing.
 pub(super) fn only_allows(value: &Value) -> bool {
     match value {
         Value::Object(map) => !map.is_empty() && map.values().all(only_allows),
         other => other == "allow" || *other == true,
     }
+}
+
+/// Whether a value that is no setting here has rules in it that forbid something.
+pub(super) fn has_restrictions(value: &Value) -> bool {
+    let switches = value.as_object().into_iter().flatten();
+    forbids(value) || switches.into_iter().any(|(name, value)| *value == false && is_permission(name))
 }
 
 /// Whether a rule that forbids something is anywhere in a value.

@@ -9,8 +9,14 @@ use everturn_model::json::DEPTH_LIMIT;
 use everturn_tools::places;
 use serde_json::Value;
 
+use super::doubled_key::{self, DoubledKey};
 use super::key_place::{ConfigText, place};
 use super::problem::ConfigProblem;
+use super::sandbox_choice;
+use super::unheeded::UnheededKey;
+
+/// The key of rules.
+const RULES: &str = "permission";
 
 /// What one file says, as it was written.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +27,8 @@ pub(super) struct ConfigLayer {
     pub(super) folder: PathBuf,
     pub(super) values: Map,
     pub(super) text: ConfigText,
+    /// What it says twice.
+    pub(super) doubled: Vec<DoubledKey>,
 }
 
 impl ConfigLayer {
@@ -32,6 +40,15 @@ impl ConfigLayer {
     /// What is wrong with one of its settings.
     pub(super) fn problem(&self, path: &[String], what: String) -> ConfigProblem {
         ConfigProblem::at(&self.name, self.text.place_of(path), what)
+    }
+
+    /// The same of what has no effect in it.
+    pub(super) fn problem_of(&self, note: UnheededKey) -> ConfigProblem {
+        let place = match note.at {
+            Some(at) => self.text.place_at(at),
+            None => self.text.place_of(&note.path),
+        };
+        ConfigProblem::at(&self.name, place, note.what)
     }
 }
 
@@ -82,19 +99,39 @@ pub(super) fn read(path: &Path, within: Option<&Path>) -> Result<Option<ConfigLa
     let Some(text) = text else { return Ok(None) };
     let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
-    let values = if is_toml { parse_toml(&text) } else { parse_json(&text) };
-    let text = if is_toml { ConfigText::Toml(text) } else { ConfigText::Json(text) };
-    let values = values.map_err(|(place, what)| ConfigProblem::unread(&name, place, what))?;
+    if !is_toml {
+        return of_text(&name, &text, &folder).map(Some);
+    }
+    let values = parse_toml(&text).map_err(|(place, what)| ConfigProblem::unread(&name, place, what))?;
     check_depth(&values).map_err(|what| ConfigProblem::unread(&name, None, what))?;
-    Ok(Some(ConfigLayer { name, folder, values, text }))
+    Ok(Some(ConfigLayer { name, folder, values, text: ConfigText::Toml(text), doubled: Vec::new() }))
 }
 
-/// A configuration that is a text of its own.
+/// A configuration in JSON.
 pub(super) fn of_text(name: &str, text: &str, folder: &Path) -> Result<ConfigLayer, ConfigProblem> {
-    let values = parse_json(text).map_err(|(place, what)| ConfigProblem::unread(name, place, what))?;
+    let mut values = parse_json(text).map_err(|(place, what)| ConfigProblem::unread(name, place, what))?;
     check_depth(&values).map_err(|what| ConfigProblem::unread(name, None, what))?;
+    let doubled = doubled_key::find(text);
+    if doubled.iter().any(|key| key.path.first().is_some_and(|first| first == "sandbox")) {
+        values.insert("sandbox".to_owned(), sandbox_choice::strictest());
+    }
     let text = ConfigText::Json(text.to_owned());
-    Ok(ConfigLayer { name: name.to_owned(), folder: folder.to_owned(), values, text })
+    Ok(ConfigLayer { name: name.to_owned(), folder: folder.to_owned(), values, text, doubled })
+}
+
+/// Rules in JSON, as `permission` has them.
+pub(super) fn of_rules(name: &str, text: &str, folder: &Path) -> Result<ConfigLayer, ConfigProblem> {
+    let unread = |(place, what): ParseFailure| ConfigProblem::unread(name, place, what);
+    let rules = parse_json_value(text).map_err(unread)?;
+    if !rules.is_object() && !rules.is_string() {
+        return Err(unread((None, "it must be an object, or `allow`, `ask` or `deny`".to_owned())));
+    }
+    let values = Map::from_iter([(RULES.to_owned(), rules)]);
+    check_depth(&values).map_err(|what| unread((None, what)))?;
+    let mut doubled = doubled_key::find(text);
+    doubled.iter_mut().for_each(|key| key.path.insert(0, RULES.to_owned()));
+    let text = ConfigText::Rules(text.to_owned());
+    Ok(ConfigLayer { name: name.to_owned(), folder: folder.to_owned(), values, text, doubled })
 }
 
 fn is_ours(path: &Path) -> bool {
@@ -123,11 +160,15 @@ pub(super) fn check_depth(values: &Map) -> Result<(), String> {
 type ParseFailure = (Option<(usize, usize)>, String);
 
 fn parse_json(text: &str) -> Result<Map, ParseFailure> {
-    match jsonc_parser::parse_to_serde_value::<Value>(text, &Default::default()) {
-        Ok(Value::Object(map)) => Ok(map),
-        Ok(_) => Err((None, "it must be an object".to_owned())),
-        Err(error) => Err((place(text, error.range().start), error.kind().to_string())),
+    match parse_json_value(text)? {
+        Value::Object(map) => Ok(map),
+        _ => Err((None, "it must be an object".to_owned())),
     }
+}
+
+fn parse_json_value(text: &str) -> Result<Value, ParseFailure> {
+    jsonc_parser::parse_to_serde_value(text, &Default::default())
+        .map_err(|error| (place(text, error.range().start), error.kind().to_string()))
 }
 
 fn parse_toml(text: &str) -> Result<Map, ParseFailure> {

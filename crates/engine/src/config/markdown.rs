@@ -93,7 +93,13 @@ fn read_file(
     let called = file.strip_prefix(root).unwrap_or(file).with_extension("").display().to_string();
     let one: Map = [(called, Value::Object(fields))].into_iter().collect();
     let values: Map = [(setting.to_owned(), Value::Object(one))].into_iter().collect();
-    Ok(Some(ConfigLayer { name, folder: root.to_owned(), values, text: ConfigText::Markdown(text) }))
+    Ok(Some(ConfigLayer {
+        name,
+        folder: root.to_owned(),
+        values,
+        text: ConfigText::Markdown(text),
+        doubled: Vec::new(),
+    }))
 }
 
 #[cfg(test)]

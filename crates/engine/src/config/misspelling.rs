@@ -44,9 +44,13 @@ pub(super) const EDITING_TOOLS: [&str; 4] = ["apply_patch", "multiedit", "patch"
 const ACTIONS: [&str; 3] = ["allow", "ask", "deny"];
 
 /// What other programs for agents call it.
-const SYNONYMS: [(&str, &str); 16] = [
+const SYNONYMS: [(&str, &str); 20] = [
+    ("all", "*"),
+    ("any", "*"),
     ("command", "bash"),
     ("commands", "bash"),
+    ("default", "*"),
+    ("everything", "*"),
     ("exec", "bash"),
     ("execute", "bash"),
     ("fetch", "webfetch"),
@@ -83,10 +87,20 @@ pub(super) fn prefixes<'n>(servers: impl Iterator<Item = &'n String>) -> BTreeSe
     servers.map(|name| name.replace(|letter| !is_of_names(letter), "_")).collect()
 }
 
+/// Whether a tool of this name is an MCP server's.
+pub(super) fn is_of_server(name: &str, prefixes: &BTreeSet<String>) -> bool {
+    let is_prefix = |(at, _)| name.get(..at).is_some_and(|server| prefixes.contains(server));
+    name.match_indices('_').any(is_prefix)
+}
+
+/// Whether a name is that of a permission, or of a tool that asks under another one.
+pub(super) fn is_permission(name: &str) -> bool {
+    NAMES.contains(&name) || EDITING_TOOLS.contains(&name)
+}
+
 /// What is wrong with the name of a permission. Tools whose names begin with one of `prefixes` are MCP servers'.
 pub(super) fn wrong_name(name: &str, prefixes: &BTreeSet<String>) -> Option<WrongName> {
-    let is_prefix = |(at, _)| name.get(..at).is_some_and(|server| prefixes.contains(server));
-    if NAMES.contains(&name) || name.match_indices('_').any(is_prefix) {
+    if NAMES.contains(&name) || is_of_server(name, prefixes) {
         return None;
     }
     let is_name = !name.is_empty() && name.chars().all(|letter| is_of_names(letter) || is_wildcard(letter));

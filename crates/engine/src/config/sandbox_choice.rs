@@ -7,9 +7,9 @@
 use std::path::{Path, PathBuf};
 
 use everturn_tools::process::sandbox::SandboxMode;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-const STRICT: &str = "; until it is mended, the project can only be read";
+pub(super) const STRICT: &str = "; until it is mended, the project can only be read";
 
 /// How far programs are confined, from the least to the most.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,10 +88,19 @@ pub(super) fn is_unclear(value: &Value) -> bool {
     SandboxWish::read(Some(value), Path::new("/")).0.is_unclear
 }
 
+/// The setting that confines as far as possible.
+pub(super) fn strictest() -> Value {
+    json!({"mode": SandboxStrength::ReadOnly.name(), "mcp": true})
+}
+
 /// Whether a project's wish only confines further.
 pub(super) fn restricts(value: &Value) -> bool {
     let mode = match value {
-        Value::Object(fields) if fields.len() == 1 => fields.get("mode"),
+        Value::Object(fields) => {
+            let is_stricter =
+                |(key, value): (&String, &Value)| key == "mode" || key == "mcp" && *value == true;
+            fields.get("mode").filter(|_| fields.iter().all(is_stricter))
+        }
         other => Some(other),
     };
     mode.and_then(Value::as_str).and_then(SandboxStrength::named) == Some(SandboxStrength::ReadOnly)
@@ -278,7 +287,7 @@ mod tests {
 
     #[test]
     fn only_a_wish_for_more_counts_at_once() {
-        for value in [json!("read-only"), json!({"mode": "read-only"})] {
+        for value in [json!("read-only"), json!({"mode": "read-only"}), strictest()] {
             assert!(restricts(&value), "{value}");
         }
         let more = json!({"mode": "read-only", "readable": ["~/.ssh"]});

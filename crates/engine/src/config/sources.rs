@@ -1,7 +1,7 @@
 //! Where configuration comes from, and which files may hold it.
 //!
 //! In the order in which later ones count more: the person's folders, a file that they name, the project's files from
-//! the root of the repository down to the working folder, then what the person says last: another folder, and a text.
+//! the root of the repository down to the working folder, then what the person says last: another folder, a text, and rules.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,16 @@ use std::sync::Arc;
 
 use everturn_tools::places::ProjectFiles;
 
+use super::layer::{self, ConfigLayer};
+use super::problem::ConfigProblem;
+
 /// Looks up a variable of the environment.
 pub type VariableLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// The variables that the last of it goes by.
+const LAST: &str = "OPENCODE_CONFIG_DIR";
+const TEXT: &str = "OPENCODE_CONFIG_CONTENT";
+const RULES: &str = "OPENCODE_PERMISSION";
 
 /// The names of configuration files in a person's folder and in a project's, the weakest first.
 const NAMES: [&str; 3] = ["opencode.json", "opencode.jsonc", "everturn.toml"];
@@ -24,14 +32,18 @@ const NAMES_IN_FOLDER: [&str; 3] = ["opencode.json", "opencode.jsonc", "config.t
 pub struct ConfigSources {
     /// The person's home, which `~/` stands for.
     pub home: PathBuf,
+    /// A file of the person's that counts least: the older name of OpenCode's.
+    pub base: Option<PathBuf>,
     /// The person's folders, the weakest first.
     pub own: Vec<PathBuf>,
     /// One more file of the person's.
     pub file: Option<PathBuf>,
     /// A folder of the person's that counts more than what a project says.
     pub last: Option<PathBuf>,
-    /// A configuration of the person's as a text, which counts most.
+    /// A configuration of the person's as a text.
     pub text: Option<String>,
+    /// Rules of the person's as a text, which count most.
+    pub rules: Option<String>,
     /// Whether projects have a say.
     pub project_files: ProjectFiles,
     /// The environment.
@@ -42,6 +54,7 @@ impl fmt::Debug for ConfigSources {
     /// The text is left out: there may be keys in it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConfigSources")
+            .field("base", &self.base)
             .field("own", &self.own)
             .field("file", &self.file)
             .field("last", &self.last)
@@ -54,10 +67,12 @@ impl Default for ConfigSources {
     fn default() -> Self {
         Self {
             home: PathBuf::new(),
+            base: None,
             own: Vec::new(),
             file: None,
             last: None,
             text: None,
+            rules: None,
             project_files: ProjectFiles::default(),
             variables: Arc::new(|_| None),
         }
@@ -67,7 +82,8 @@ impl Default for ConfigSources {
 impl ConfigSources {
     /// The files of the person's that count less than a project's.
     pub(super) fn first_files(&self) -> Vec<PathBuf> {
-        let mut files: Vec<PathBuf> = self.own.iter().flat_map(|folder| files_in(folder, NAMES)).collect();
+        let mut files: Vec<PathBuf> = self.base.iter().cloned().collect();
+        files.extend(self.own.iter().flat_map(|folder| files_in(folder, NAMES)));
         files.extend(self.own.iter().flat_map(|folder| files_in(folder, ["config.toml"])));
         files.extend(self.file.clone());
         files
@@ -76,6 +92,20 @@ impl ConfigSources {
     /// The files of the person's that count more.
     pub(super) fn last_files(&self) -> Vec<PathBuf> {
         self.last.iter().flat_map(|folder| files_in(folder, NAMES_IN_FOLDER)).collect()
+    }
+
+    /// Why the folder that counts more cannot be read, if it is not there.
+    pub(super) fn missing_folder(&self) -> Option<ConfigProblem> {
+        let folder = self.last.as_ref().filter(|folder| !folder.is_dir())?;
+        let what = format!("it names {}, which is no folder", folder.display());
+        Some(ConfigProblem::unread(LAST, None, what))
+    }
+
+    /// The texts of the person's, which count most.
+    pub(super) fn texts(&self, directory: &Path) -> Vec<Result<ConfigLayer, ConfigProblem>> {
+        let text = self.text.iter().map(|text| layer::of_text(TEXT, text, directory));
+        let rules = self.rules.iter().map(|text| layer::of_rules(RULES, text, directory));
+        text.chain(rules).collect()
     }
 
     /// The folders of the project in which agents and commands are.

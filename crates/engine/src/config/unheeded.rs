@@ -1,20 +1,25 @@
-//! What a file says without any effect: keys that nothing knows, rules with a misspelt word in them, values of the wrong
-//! kind.
+//! What a file says without any effect: keys that nothing knows or that come twice, rules with a misspelt word in them,
+//! values of the wrong kind.
 //!
 //! It is named, and stops nothing. But a denial that is none would be worse than no denial, so what may have been meant to
 //! forbid something makes more be asked for: everything but looking, and what it speaks of itself.
+//!
+//! # Layout
+//! - `rules`: rules that mean nothing, and those where nothing reads them
 
-use std::collections::BTreeSet;
+mod rules;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use everturn_model::Map;
-use everturn_tools::registry::RESERVED;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::caution::{Cautions, everything, names_in};
-use super::known_keys::{AGENT, BUILTIN_AGENTS, KeyLevel, OTHERS, TOP, only_allows};
-use super::misspelling::{EDITING_TOOLS, is_close, plain, shown, wrong_action, wrong_name};
-use super::sandbox_choice::SandboxWish;
+use super::doubled_key::DoubledKey;
+use super::known_keys::{AGENT, BUILTIN_AGENTS, KeyLevel, OTHERS, TOP, may_switch_off, only_allows};
+use super::misspelling::{is_close, plain, shown};
+use super::sandbox_choice::{STRICT, SandboxWish};
 
 /// The most that is named of one file.
 const MOST: usize = 10;
@@ -24,11 +29,15 @@ const OF_OWN_AGENTS: [&str; 4] = ["description", "mode", "model", "prompt"];
 
 const ASKED: &str = "; more is asked until it is mended";
 
+const STOPPED: &str = "; until it is mended, the server does not start";
+
 /// Something without an effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UnheededKey {
     /// The keys that lead to it.
     pub(super) path: Vec<String>,
+    /// Where it stands in the text, if that is not where the last one of these keys does.
+    pub(super) at: Option<usize>,
     /// What is wrong.
     pub(super) what: String,
 }
@@ -51,6 +60,8 @@ pub(super) struct UnheededReport {
     pub(super) notes: Vec<UnheededKey>,
     /// What is asked for because of it.
     pub(super) cautions: Cautions,
+    /// The MCP servers that may have been switched off by it, and why.
+    pub(super) stopped: BTreeMap<String, String>,
 }
 
 /// The agents of which a file says what they are.
@@ -65,8 +76,9 @@ fn is_own(agent: &Value) -> bool {
 }
 
 /// Finds what has no effect in a file.
-pub(super) fn find(values: &Map, context: &UnheededContext<'_>) -> UnheededReport {
+pub(super) fn find(values: &Map, doubled: &[DoubledKey], context: &UnheededContext<'_>) -> UnheededReport {
     let mut search = UnheededSearch { context, agent: None, report: UnheededReport::default() };
+    doubled.iter().for_each(|key| search.look_at_doubled(key));
     for (key, value) in values {
         let path = [key.as_str()];
         match key.as_str() {
@@ -100,13 +112,66 @@ struct UnheededSearch<'s> {
 }
 
 impl UnheededSearch<'_> {
+    /// Looks at a key that is there twice. What the first one forbids must not be lost.
+    fn look_at_doubled(&mut self, doubled: &DoubledKey) {
+        let path: Vec<&str> = doubled.path.iter().map(String::as_str).collect();
+        let twice = format!("`{}` is there twice, and only the last one counts", dotted(&path));
+        let end = match path.as_slice() {
+            ["sandbox", ..] => STRICT,
+            ["mcp"] => {
+                let servers = doubled.lost.as_object().into_iter().flat_map(Map::keys);
+                servers.for_each(|name| self.stop(name, &twice));
+                STOPPED
+            }
+            ["mcp", name] | ["mcp", name, "enabled"] => {
+                self.stop(name, &twice);
+                STOPPED
+            }
+            ["agent" | "mode", _, key, ..] if !AGENT.restricting.contains(key) => "",
+            [first, rest @ ..] if TOP.restricting.contains(first) => {
+                let mut named = rest;
+                if let (true, [name, of_agent @ ..]) = (["agent", "mode"].contains(first), rest) {
+                    self.agent = Some(self.agent_meant(name).unwrap_or(name).to_owned());
+                    named = of_agent.get(1..).unwrap_or_default();
+                }
+                // What is lost may be no more than an action, and the keys say what for.
+                let lost = named.iter().rev().fold(doubled.lost.clone(), |value, key| json!({*key: value}));
+                self.be_careful(names_in(&lost));
+                self.agent = None;
+                ASKED
+            }
+            _ => "",
+        };
+        self.note_at(&path, Some(doubled.at), format!("{twice}{end}"));
+    }
+
+    /// Keeps a server from being started.
+    fn stop(&mut self, name: &str, why: &str) {
+        self.report.stopped.insert(name.to_owned(), format!("{why}{STOPPED}"));
+    }
+
     /// Looks at a key that has no meaning of its own here.
     fn look_at_key(&mut self, level: &KeyLevel, path: &[&str], value: &Value) {
         let key = path.last().copied().unwrap_or_default();
-        let Some(unknown) = level.unknown(key, value) else { return };
+        let Some(unknown) = level.unknown(key, value) else {
+            // Levels below were looked at with the one above them.
+            if !level.restricting.is_empty() {
+                self.look_for_rules(path, value);
+            }
+            return;
+        };
         let hint = unknown.nearest.map_or_else(String::new, |near| format!(": did you mean `{near}`?"));
-        let restricts = unknown.may_restrict.then(|| names_in(value));
-        self.note_idle(path, &format!("there is no such setting{hint}"), restricts);
+        let what = format!("there is no such setting{hint}");
+        if let ["mcp", server, _] = path
+            && may_switch_off(key, &unknown, value)
+        {
+            let what = format!("`{}` has no effect: {what}", dotted(path));
+            self.stop(server, &what);
+            return self.note(path, format!("{what}{STOPPED}"));
+        }
+        // What only allows was meant to forbid here, by its name.
+        let names = || if only_allows(value) { everything() } else { names_in(value) };
+        self.note_idle(path, &what, unknown.may_restrict.then(names));
     }
 
     fn look_at_agents(&mut self, table: &str, value: &Value) {
@@ -157,66 +222,6 @@ impl UnheededSearch<'_> {
         }
     }
 
-    fn look_at_tools(&mut self, path: &[&str], value: &Value) {
-        let Some(tools) = value.as_object() else {
-            return self.note_idle(
-                path,
-                "it must say `true` or `false` for each tool",
-                Some(names_in(value)),
-            );
-        };
-        for (tool, on) in tools {
-            let path = [path, &[tool.as_str()]].concat();
-            // `tools` says `write` where rules say `edit`.
-            if !EDITING_TOOLS.contains(&tool.as_str()) {
-                self.look_at_name(&path, tool, on.as_bool() != Some(true));
-            }
-            if !on.is_boolean() {
-                let what = format!(
-                    "`{}` must be `true` or `false`, not `{}`: until it is mended the tool is off, and more is asked",
-                    dotted(&path),
-                    shown(&on.to_string())
-                );
-                self.note(&path, what);
-                self.be_careful(BTreeSet::new());
-            } else if *on == true && RESERVED.contains(&tool.as_str()) {
-                self.note_idle(&path, "it is no tool, and only `permission` allows it", None);
-            }
-        }
-    }
-
-    fn look_at_permissions(&mut self, path: &[&str], value: &Value) {
-        let Some(permissions) = value.as_object() else { return self.look_at_action(path, "*", value) };
-        for (name, value) in permissions {
-            let path = [path, &[name.as_str()]].concat();
-            self.look_at_name(&path, name, !only_allows(value));
-            match value {
-                Value::Object(patterns) => {
-                    for (pattern, value) in patterns {
-                        self.look_at_action(&[path.as_slice(), &[pattern.as_str()]].concat(), name, value);
-                    }
-                }
-                value => self.look_at_action(&path, name, value),
-            }
-        }
-    }
-
-    fn look_at_name(&mut self, path: &[&str], name: &str, restricts: bool) {
-        if let Some(wrong) = wrong_name(name, &self.context.prefixes) {
-            let meant = || wrong.meant.map(str::to_owned).into_iter().collect();
-            self.note_idle(path, &wrong.what, restricts.then(meant));
-        }
-    }
-
-    fn look_at_action(&mut self, path: &[&str], name: &str, value: &Value) {
-        let word = value.as_str().unwrap_or_default();
-        if let Some(wrong) = wrong_action(word) {
-            let given = if word.is_empty() { value.to_string() } else { word.to_owned() };
-            let what = format!("`{}` {wrong}", shown(&given));
-            self.note_idle(path, &what, Some([name.to_owned()].into()));
-        }
-    }
-
     /// Notes that something has no effect, and which permissions it may have been meant to forbid.
     fn note_idle(&mut self, path: &[&str], what: &str, restricts: Option<BTreeSet<String>>) {
         let end = if restricts.is_some() { ASKED } else { "" };
@@ -227,9 +232,14 @@ impl UnheededSearch<'_> {
     }
 
     fn note(&mut self, path: &[&str], what: String) {
-        if self.report.notes.len() < MOST {
+        self.note_at(path, None, what);
+    }
+
+    fn note_at(&mut self, path: &[&str], at: Option<usize>, what: String) {
+        let is_noted = at.is_none() && self.report.notes.iter().any(|note| note.path == path);
+        if self.report.notes.len() < MOST && !is_noted {
             let path = path.iter().map(|key| (*key).to_owned()).collect();
-            self.report.notes.push(UnheededKey { path, what });
+            self.report.notes.push(UnheededKey { path, at, what });
         }
     }
 
@@ -244,8 +254,6 @@ fn dotted(path: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::config::misspelling::{NAMES, prefixes};
 
@@ -255,7 +263,7 @@ mod tests {
         let agents = own_agents(values).collect();
         let context =
             UnheededContext { prefixes: prefixes(servers.iter()), agents, home: Path::new("/srv/me") };
-        find(values, &context)
+        find(values, &[], &context)
     }
 
     fn check(value: &Value, expected: &[&str], cautions: &[(Option<&str>, &[&str])]) {
@@ -303,7 +311,7 @@ mod tests {
             &[
                 &format!("`modle` {there_is}: did you mean `model`?"),
                 &format!("`fancy` {there_is}"),
-                &format!("`mcp.docs.enabeld` {there_is}: did you mean `enabled`?"),
+                &format!("`mcp.docs.enabeld` {there_is}: did you mean `enabled`?{STOPPED}"),
                 &format!("`skills.path` {there_is}: did you mean `paths`?"),
             ],
             &[],

@@ -31,7 +31,8 @@ const RESOURCES: [&str; 8] =
 const NEUTRAL: &str = "neutral";
 
 /// The person's files, in the order in which they count.
-const OF_PERSON: [(&str, FileForm); 8] = [
+const OF_PERSON: [(&str, FileForm); 9] = [
+    ("own/config.json", FileForm::Commented),
     ("own/opencode.json", FileForm::Json),
     ("own/opencode.jsonc", FileForm::Commented),
     ("own/everturn.toml", FileForm::Toml),
@@ -139,8 +140,10 @@ impl Desk {
             "mcp": {"mine": {"type": "local", "command": ["mine"], "enabled": false}}});
         fs::create_dir(root.join("base")).unwrap();
         fs::write(root.join("base/opencode.json"), base.to_string()).unwrap();
+        fs::create_dir(root.join("last")).unwrap();
         let sources = ConfigSources {
             home: root.join("home"),
+            base: Some(root.join("own/config.json")),
             own: vec![root.join("base"), root.join("own")],
             file: Some(root.join("named.json")),
             last: Some(root.join("last")),

@@ -1,8 +1,8 @@
 //! What a person writes into their configuration and nothing heeds: it is named with its place, and as long as it may have
 //! been meant to forbid something, that is not done without a question.
 
-use everturn_engine::Config;
-use everturn_engine::config::SandboxStrength;
+use everturn_engine::config::{ConfigSources, SandboxStrength, Trust};
+use everturn_engine::{Config, Configurations};
 use everturn_model::permission::Action;
 use serde_json::json;
 
@@ -200,4 +200,198 @@ async fn every_problem_has_its_place() {
     let brought = |line, column| ("opencode.json".to_owned(), Some((line, column)));
     let expected = [("odd.md".to_owned(), Some((3, 7))), brought(1, 2), brought(2, 1), brought(4, 3)];
     assert_eq!(places(&*bench.config().await), expected);
+}
+
+#[tokio::test]
+async fn what_is_there_twice_is_named_and_forbids_no_less() {
+    // The last one counted, and the denial before it was lost without a word.
+    let asked = "; more is asked until it is mended";
+    for (text, agent, permission, expected) in [
+        (
+            r#"{"permission": {"bash": "deny"}, "permission": {"edit": "ask"}}"#,
+            "build",
+            "bash",
+            "1:34: `permission`",
+        ),
+        (r#"{"permission": {"read": "deny"}, "permission": "allow"}"#, "build", "read", "1:34: `permission`"),
+        (r#"{"permission": "deny", "permission": {"edit": "ask"}}"#, "build", "read", "1:24: `permission`"),
+        (r#"{"permission": {"bash": "deny", "bash": "allow"}}"#, "build", "bash", "1:33: `permission.bash`"),
+        (
+            "{\"permission\": {\"read\": {\"x\": \"deny\", // no\n \"\\u0078\": \"allow\"}}}",
+            "build",
+            "read",
+            "2:2: `permission.read.x`",
+        ),
+        (r#"{"tools": {"grep": false, "grep": true}}"#, "build", "grep", "1:27: `tools.grep`"),
+        (r#"{"agent": {"plan": {"tools": {"read": false}}}, "agent": {}}"#, "plan", "read", "1:49: `agent`"),
+        (
+            r#"{"mode": {"plan": {"permission": {"read": "deny"}, "permission": {}}}}"#,
+            "plan",
+            "read",
+            "1:52: `mode.plan.permission`",
+        ),
+        (
+            r#"{"agent": {"build": {"disable": true, "disable": false}}}"#,
+            "build",
+            "bash",
+            "1:39: `agent.build.disable`",
+        ),
+    ] {
+        let (config, problems) = read(text).await;
+        assert_eq!(verdict(&config, agent, permission), Ask, "{text}");
+        let expected = format!("{expected} is there twice, and only the last one counts{asked}");
+        assert_eq!(problems, [expected], "{text}");
+    }
+    let (config, problems) =
+        read(r#"{"agent": {"plan": {"prompt": "a", "prompt": "b"}}, "theme": 1, "theme": 2}"#).await;
+    assert_eq!(["build", "plan"].map(|agent| verdict(&config, agent, "bash")), [Allow, Allow]);
+    let twice = "is there twice, and only the last one counts";
+    assert_eq!(problems, [format!("1:36: `agent.plan.prompt` {twice}"), format!("1:65: `theme` {twice}")]);
+}
+
+#[tokio::test]
+async fn a_sandbox_that_is_there_twice_is_the_strictest() {
+    let end =
+        "is there twice, and only the last one counts; until it is mended, the project can only be read";
+    for (text, expected) in [
+        (r#"{"sandbox": "read-only", "sandbox": "off"}"#, "1:26: `sandbox`"),
+        (r#"{"sandbox": {"mode": "read-only", "mode": "off"}}"#, "1:35: `sandbox.mode`"),
+        (r#"{"sandbox": {"mcp": true, "mcp": false}}"#, "1:27: `sandbox.mcp`"),
+    ] {
+        let (config, problems) = read(text).await;
+        let found = (config.sandbox.strength, config.sandbox.own_servers, problems);
+        assert_eq!(found, (SandboxStrength::ReadOnly, true, vec![format!("{expected} {end}")]), "{text}");
+        let bench = Bench::found(json!({}), &[("opencode.json", text)]).await;
+        let config = bench.config().await;
+        assert_eq!((config.held.len(), config.sandbox.strength), (0, SandboxStrength::ReadOnly), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_there_twice_does_not_start() {
+    let server = r#""type": "remote", "url": "http://127.0.0.1:9""#;
+    let end = "is there twice, and only the last one counts; until it is mended, the server does not start";
+    for (text, expected) in [
+        (
+            format!(r#"{{"mcp": {{"docs": {{{server}, "enabled": false, "enabled": true}}}}}}"#),
+            "1:84: `mcp.docs.enabled`",
+        ),
+        (format!(r#"{{"mcp": {{"docs": {{"enabled": false}}, "docs": {{{server}}}}}}}"#), "1:38: `mcp.docs`"),
+        (
+            format!(r#"{{"mcp": {{"docs": {{"enabled": false}}}}, "mcp": {{"docs": {{{server}}}}}}}"#),
+            "1:39: `mcp`",
+        ),
+    ] {
+        let (config, problems) = read(&text).await;
+        assert_eq!(problems, [format!("{expected} {end}")], "{text}");
+        let why = problems[0].split_once(' ').map(|(_, why)| why.to_owned());
+        assert_eq!(
+            (config.mcp.launches().len(), config.mcp.invalid().get("docs").cloned()),
+            (0, why),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_may_have_been_switched_off_does_not_start() {
+    let server = r#""type": "remote", "url": "http://127.0.0.1:9""#;
+    for more in [r#""enabeld": false"#, r#""disabled": true"#, r#""disable": "yes""#, r#""active": false"#] {
+        let (config, problems) = read(&format!("{{\"mcp\": {{\"docs\": {{{server}, {more}}}}}}}")).await;
+        assert_eq!(config.mcp.launches().len(), 0, "{more}");
+        let why = config.mcp.invalid().get("docs").cloned().unwrap_or_default();
+        assert!(why.ends_with("; until it is mended, the server does not start"), "{more}: {why}");
+        assert_eq!(problems, [format!("1:66: {why}")], "{more}");
+    }
+    for (more, problems) in [
+        (r#""enabled": true"#, 0),
+        (r#""disabled": false"#, 1),
+        (r#""trust": true"#, 1),
+        (r#""startup_timeout": 5"#, 1),
+    ] {
+        let (config, found) = read(&format!("{{\"mcp\": {{\"docs\": {{{server}, {more}}}}}}}")).await;
+        assert_eq!((config.mcp.launches().len(), found.len()), (1, problems), "{more}: {found:?}");
+    }
+}
+
+#[tokio::test]
+async fn words_of_restriction_ask() {
+    // They were named, and nothing more was asked.
+    for (text, permission) in [
+        (r#"{"agent": {"build": {"disabled": true}}}"#, "bash"),
+        (r#"{"agent": {"build": {"read_only": true}}}"#, "edit"),
+        (r#"{"agent": {"build": {"bash": false}}}"#, "bash"),
+        (r#"{"bash": false}"#, "bash"),
+        (r#"{"read": false}"#, "read"),
+        (r#"{"disable": ["bash"]}"#, "bash"),
+        (r#"{"disable": ["read"]}"#, "read"),
+        (r#"{"read_only": true}"#, "edit"),
+        (r#"{"readOnly": true}"#, "edit"),
+        (r#"{"approval": "always"}"#, "bash"),
+        (r#"{"ask": ["bash"]}"#, "bash"),
+        (r#"{"ask": true}"#, "bash"),
+        (r#"{"safe_mode": true}"#, "bash"),
+        (r#"{"deny": true}"#, "bash"),
+        (r#"{"confirm": 1}"#, "bash"),
+        (r#"{"network": {"127.0.0.1": "deny"}}"#, "network"),
+        // These had no effect without a word.
+        (r#"{"permission": {"tools": {"bash": "deny"}}}"#, "bash"),
+        (r#"{"permission": {"rules": {"read": "deny"}}}"#, "read"),
+        (r#"{"permission": {"default": "deny"}}"#, "read"),
+        (r#"{"permission": {"all": "ask"}}"#, "bash"),
+        (r#"{"permission": {"any": {"*": "deny"}}}"#, "bash"),
+        (r#"{"tools": {"all": false}}"#, "bash"),
+        (r#"{"server": {"permission": {"read": "deny"}}}"#, "read"),
+        (r#"{"experimental": {"permission": "deny"}}"#, "bash"),
+        (r#"{"experimental": {"x": [{"tools": {"grep": false}}]}}"#, "grep"),
+        (r#"{"agent": {"build": {"options": {"permissions": {"grep": "deny"}}}}}"#, "grep"),
+    ] {
+        let (config, problems) = read(text).await;
+        assert_eq!(verdict(&config, "build", permission), Ask, "{text}");
+        let end = "; more is asked until it is mended";
+        assert!(
+            problems.len() == 1 && problems[0].starts_with("1:") && problems[0].ends_with(end),
+            "{text}: {problems:?}"
+        );
+    }
+    for text in [
+        r#"{"agent": {"build": {"disabled": false}}}"#,
+        r#"{"agent": {"build": {"disableParallelToolUse": true, "safePrompt": true}}}"#,
+        r#"{"bash": true}"#,
+        r#"{"permission": {"all": "allow"}}"#,
+        r#"{"experimental": {"permission": {"bash": "allow"}, "primary_tools": ["bash"]}}"#,
+        r#"{"provider": {"x": {"models": {"y": {"tools": true}}}}}"#,
+        r#"{"confirm": false}"#,
+    ] {
+        let (config, _) = read(text).await;
+        assert_eq!(verdict(&config, "build", "bash"), Allow, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn rules_of_the_environment_count_most() {
+    let folder = tempfile::tempdir().unwrap();
+    let look = |rules: &str| {
+        let base = folder.path().join("config.json");
+        std::fs::write(&base, r#"{"permission": {"edit": "deny", "webfetch": "allow"}}"#).unwrap();
+        let text = r#"{"permission": {"bash": "allow"}}"#.to_owned();
+        let sources = ConfigSources {
+            base: Some(base),
+            text: Some(text),
+            rules: Some(rules.to_owned()),
+            ..ConfigSources::default()
+        };
+        let trust = Trust::new(folder.path());
+        let found = Configurations::found(sources, trust, folder.path(), everturn_tools::Secrets::default());
+        let config = found.look_at(folder.path());
+        let verdicts = ["bash", "edit", "webfetch"].map(|name| verdict(&config, "build", name));
+        (verdicts, config.problems.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    assert_eq!(look(r#"{"bash": "deny", "webfetch": "ask"}"#), ([Deny, Deny, Ask], Vec::new()));
+    assert_eq!(look(r#""ask""#), ([Ask, Ask, Ask], Vec::new()));
+    let unread = "; nothing of this file counts until it is mended, and more is asked";
+    let kind = format!("OPENCODE_PERMISSION: it must be an object, or `allow`, `ask` or `deny`{unread}");
+    assert_eq!(look("[]"), ([Ask, Deny, Ask], vec![kind]));
+    let twice = "OPENCODE_PERMISSION:1:18: `permission.bash` is there twice, and only the last one counts; more is asked until it is mended";
+    assert_eq!(look(r#"{"bash": "deny", "bash": "allow"}"#), ([Ask, Deny, Ask], vec![twice.to_owned()]));
 }
