@@ -268,6 +268,13 @@ pub fn is_protected(below_project: &Path) -> bool {
     has_protected_name(&path) || path.ancestors().any(has_protected_name) && !path.ancestors().any(is_plans)
 }
 
+/// The same for an absolute path in a project. What the project lies in counts for what a name must lie in, and makes
+/// nothing protected by itself.
+pub(crate) fn is_protected_in(project: &Path, path: &Path) -> bool {
+    let below = || path.ancestors().take_while(|at| at.starts_with(project) && *at != project);
+    has_protected_name(path) && path != project || below().any(has_protected_name) && !below().any(is_plans)
+}
+
 /// Whether a path is that of a folder of plans.
 pub(crate) fn is_plans(path: &Path) -> bool {
     let [_, inner] = EXCEPTION;

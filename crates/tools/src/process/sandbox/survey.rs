@@ -85,7 +85,7 @@ pub(in crate::process) struct ProjectSurvey {
     /// What must not be changed because something protected leads to it, also where it is not there.
     #[serde(with = "exact_path::list")]
     pub(super) leads: Vec<PathBuf>,
-    /// The home folder that it is, or has in it.
+    /// The home folder that it is, has in it, or lies in a protected place of.
     pub(super) home: ProtectedHome,
     /// All links in it, but for those in folders that are passed over.
     #[serde(skip)]
@@ -136,8 +136,7 @@ pub(in crate::process) fn survey(policy: &SandboxPolicy) -> io::Result<Vec<Proje
         let inside = inside.filter(|below| !below.as_os_str().is_empty()).map(Path::to_owned);
         let kept = |below: &PathBuf| !policy.projects.contains(&project.join(below));
         let root = fs::canonicalize(project)?;
-        let home = if home.is_in(&root) { home.clone() } else { ProtectedHome::default() };
-        index_of(&root, &home).update(inside.filter(kept).collect())
+        index_of(&root, &home.in_project(&root)).update(inside.filter(kept).collect())
     };
     let mut surveys: Vec<ProjectSurvey> = policy.projects.iter().map(look).collect::<io::Result<_>>()?;
     for survey in &mut surveys {
@@ -148,8 +147,8 @@ pub(in crate::process) fn survey(policy: &SandboxPolicy) -> io::Result<Vec<Proje
 
 /// What there is of a project at its root alone: one that is too large to be looked through.
 pub(super) fn survey_root(root: &Path, home: &ProtectedHome) -> ProjectSurvey {
-    let IndexedFolder { names, git, links, protected_links, .. } = read(root, Path::new(""), home);
-    let home = home.clone();
+    let home = home.in_project(root);
+    let IndexedFolder { names, git, links, protected_links, .. } = read(root, Path::new(""), &home);
     ProjectSurvey {
         root: root.to_owned(),
         names,
@@ -377,7 +376,8 @@ impl PlaceKind {
             HomePlace::Open => return Self::Other,
             HomePlace::Ordinary => {}
         }
-        if has_protected_name(below) {
+        // By the whole path: a name can be protected because of folders that the project lies in.
+        if has_protected_name(path) {
             Self::Protected
         } else if is_folder && !FILLED_BY_TOOLS.iter().any(|known| name == *known) {
             Self::Folder
