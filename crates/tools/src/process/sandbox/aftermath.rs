@@ -123,12 +123,15 @@ impl<'a> ProtectionWatch<'a> {
     /// Gives other names to what must not stay. Nothing of the program may run any more.
     pub(in crate::process) fn end(&self, guards: &[Guard]) -> Vec<DisplacedName> {
         let mut access = FolderAccess::default();
-        // A link that another program may have made is not put back.
-        let guards = guards
-            .iter()
-            .filter(|guard| guard.link().is_none_or(|(path, target)| self.settled.has_link(path, target)));
+        // A link that another program may have made is not put back, and one that another has put back stays.
+        let is_due = |guard: &&Guard| match guard.link() {
+            Some((path, target)) => self.settled.has_link(path, target),
+            None => !guard.absent().is_some_and(|path| self.settled.has(path)),
+        };
+        let guards = guards.iter().filter(is_due);
         let mut displaced: Vec<DisplacedName> = guards.flat_map(|guard| guard.end(&mut access)).collect();
-        displaced.extend(self.watched.iter().flat_map(|place| place.judge(&mut access)));
+        let watched = self.watched.iter().filter(|place| !place.is_put_back(self.settled));
+        displaced.extend(watched.flat_map(|place| place.judge(&mut access)));
         displaced.append(&mut self.stopped.judge(&self.known_git, &mut access));
         displaced.append(&mut self.places.judge(&mut access));
         displaced.append(&mut self.leads.judge(self.policy, &mut access));

@@ -66,6 +66,11 @@ impl Guard {
         self.link.as_deref().map(|target| (self.path.as_path(), target))
     }
 
+    /// The name at which there was nothing.
+    pub(super) fn absent(&self) -> Option<&Path> {
+        (self.link.is_none() && self.opened.is_none()).then_some(self.path.as_path())
+    }
+
     /// Guards for every protected name that is not there, where nothing can be mounted at all.
     pub(super) fn of_all_absent(protected: impl IntoIterator<Item = PathBuf>) -> Vec<Self> {
         let absent = |path: &PathBuf| {

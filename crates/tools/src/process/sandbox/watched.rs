@@ -144,6 +144,11 @@ impl WatchedPlace {
         Some(Self::Link(Guard::of_link(path, target)))
     }
 
+    /// Whether nothing was there, and there is now what another program has put back.
+    pub(super) fn is_put_back(&self, settled: &SettledPlaces) -> bool {
+        matches!(self, Self::Absent { path, .. } if settled.has(path))
+    }
+
     /// Gives another name to what must not stay.
     pub(super) fn judge(&self, access: &mut FolderAccess) -> Vec<DisplacedName> {
         match self {
