@@ -222,8 +222,17 @@ const EXCEPTION: [&str; 2] = [".opencode", "plans"];
 
 /// Names in a folder of git's by which git is made to run programs, or to look elsewhere. For files of git's the tools
 /// ask about everything; a program must be able to change the rest, or nothing could be committed.
-pub(crate) const IN_GIT: [&str; 7] =
-    ["commondir", "config", "config.worktree", "gitdir", "hooks", "info/attributes", "info/sparse-checkout"];
+pub(crate) const IN_GIT: [&str; 9] = [
+    "branches",
+    "commondir",
+    "config",
+    "config.worktree",
+    "gitdir",
+    "hooks",
+    "info/attributes",
+    "info/sparse-checkout",
+    "remotes",
+];
 
 /// The names, as they are usually spelled.
 fn names() -> impl Iterator<Item = &'static str> {
