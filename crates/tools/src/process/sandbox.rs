@@ -56,6 +56,8 @@ mod git_settings;
 #[cfg(target_os = "linux")]
 pub(super) mod guard;
 #[cfg(target_os = "linux")]
+mod hard_links;
+#[cfg(target_os = "linux")]
 mod identity;
 #[cfg(target_os = "linux")]
 mod kernel;
@@ -74,6 +76,8 @@ mod mounts;
 mod new_repository;
 #[cfg(target_os = "linux")]
 pub(super) mod overlap;
+#[cfg(target_os = "linux")]
+mod own_content;
 mod policy;
 #[cfg(target_os = "linux")]
 pub(super) mod probe;

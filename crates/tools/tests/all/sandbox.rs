@@ -20,6 +20,7 @@ use crate::harness::Project;
 mod depth;
 mod everyday;
 mod excess;
+mod hard_links;
 mod home;
 mod hostile;
 mod losses;

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::access::{FolderAccess, is_gone, writing};
 use super::exact_path;
+use super::own_content::break_links;
 use super::put_aside_name::{ASIDE, is_put_aside};
 use super::report::DisplacedName;
 
@@ -173,7 +174,10 @@ pub(super) fn put_aside(folder: impl AsFd, above: &Path, name: &OsStr) -> Displa
         moved.is_ok().then_some(aside)
     });
     match aside {
-        Some(aside) => DisplacedName::Renamed { to: lossy(&above.join(aside)), path },
+        Some(aside) => {
+            break_links(&folder, &aside);
+            DisplacedName::Renamed { to: lossy(&above.join(aside)), path }
+        }
         None => DisplacedName::Stuck(path),
     }
 }

@@ -17,6 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::exact_path;
+use super::hard_links::other_names;
 use super::leads::leads;
 use super::policy::SandboxPolicy;
 use super::put_aside_name::is_put_aside;
@@ -93,6 +94,9 @@ pub(in crate::process) struct ProjectSurvey {
     /// Those of them that are in something protected.
     #[serde(skip)]
     pub(super) protected_links: Vec<PathBuf>,
+    /// The files in protected folders.
+    #[serde(skip)]
+    pub(super) protected_files: Vec<PathBuf>,
     /// The folders of git's in it, without those of their worktrees and submodules.
     #[serde(with = "exact_path::list")]
     pub(super) git: Vec<PathBuf>,
@@ -141,6 +145,7 @@ pub(in crate::process) fn survey(policy: &SandboxPolicy) -> io::Result<Vec<Proje
     let mut surveys: Vec<ProjectSurvey> = policy.projects.iter().map(look).collect::<io::Result<_>>()?;
     for survey in &mut surveys {
         survey.leads = leads(survey, &policy.repositories, policy.home.folder())?;
+        survey.leads.extend(other_names(survey));
     }
     Ok(surveys)
 }
@@ -200,6 +205,7 @@ struct IndexedFolder {
     excepted: Vec<PathBuf>,
     links: Vec<PathBuf>,
     protected_links: Vec<PathBuf>,
+    protected_files: Vec<PathBuf>,
     git: Vec<PathBuf>,
 }
 
@@ -264,6 +270,7 @@ impl FolderIndex {
             survey.excepted.extend(folder.excepted.iter().cloned());
             survey.links.extend(folder.links.iter().cloned());
             survey.protected_links.extend(folder.protected_links.iter().cloned());
+            survey.protected_files.extend(folder.protected_files.iter().cloned());
             survey.git.extend(folder.git.iter().cloned());
             match kind {
                 FolderKind::Ordinary => {
@@ -340,6 +347,8 @@ fn read_protected(path: &Path, below: &Path) -> IndexedFolder {
             folder.protected_links.push(entry.path());
         } else if kind.is_dir() && !is_plans(&inner) {
             folder.protected.push(inner);
+        } else if kind.is_file() {
+            folder.protected_files.push(entry.path());
         }
     }
     folder
