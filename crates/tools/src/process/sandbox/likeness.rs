@@ -51,7 +51,7 @@ fn is_same(one: &Path, other: &Path, room: &mut usize) -> bool {
 pub(super) enum KeptContent {
     Link(PathBuf),
     File(Vec<u8>),
-    Folder(BTreeMap<OsString, KeptContent>),
+    Folder(BTreeMap<OsString, Self>),
 }
 
 /// How much is kept of all things together, in bytes, and how much each counts for at least.
