@@ -38,8 +38,9 @@ use crate::input::{decode, schema};
 use crate::process::sandbox::SandboxPolicy;
 use crate::process::{Cleanup, Exit, Launcher, ProgramStart, ProgramStreams, RunningProgram};
 use crate::registry::ToolSettings;
-use crate::scope::{PathAccess, Scope};
+use crate::scope::{Scope, real};
 use crate::shell::Analysis;
+use crate::target::Target;
 use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
 
 mod capture;
@@ -172,7 +173,7 @@ impl Tool for BashTool {
         let workdir = input.workdir(scope);
         let mut analysis = Analysis::of(&input.command, &workdir, scope);
         confinement::leave_out_its_own(&mut analysis, scope);
-        let mut needs = scope.external(&workdir, PathAccess::Write);
+        let mut needs = scope.entering(&Target::new(workdir.clone(), real(&workdir)));
         for need in analysis.external_needs(scope) {
             if !needs.iter().any(|known| known.patterns == need.patterns) {
                 needs.push(need);

@@ -222,8 +222,17 @@ const EXCEPTION: [&str; 2] = [".opencode", "plans"];
 
 /// Names in a folder of git's by which git is made to run programs, or to look elsewhere. For files of git's the tools
 /// ask about everything; a program must be able to change the rest, or nothing could be committed.
-pub(crate) const IN_GIT: [&str; 7] =
-    ["commondir", "config", "config.worktree", "gitdir", "hooks", "info/attributes", "info/sparse-checkout"];
+pub(crate) const IN_GIT: [&str; 9] = [
+    "branches",
+    "commondir",
+    "config",
+    "config.worktree",
+    "gitdir",
+    "hooks",
+    "info/attributes",
+    "info/sparse-checkout",
+    "remotes",
+];
 
 /// The names, as they are usually spelled.
 fn names() -> impl Iterator<Item = &'static str> {
@@ -266,6 +275,13 @@ pub fn is_protected(below_project: &Path) -> bool {
     let names = below_project.components().filter(|part| matches!(part, Component::Normal(_)));
     let path: PathBuf = names.collect();
     has_protected_name(&path) || path.ancestors().any(has_protected_name) && !path.ancestors().any(is_plans)
+}
+
+/// The same for an absolute path in a project. What the project lies in counts for what a name must lie in, and makes
+/// nothing protected by itself.
+pub(crate) fn is_protected_in(project: &Path, path: &Path) -> bool {
+    let below = || path.ancestors().take_while(|at| at.starts_with(project) && *at != project);
+    has_protected_name(path) && path != project || below().any(has_protected_name) && !below().any(is_plans)
 }
 
 /// Whether a path is that of a folder of plans.

@@ -64,6 +64,26 @@ impl ProtectedHome {
         self.folder.is_absolute() && self.folder.starts_with(folder)
     }
 
+    /// What of it counts in a folder that is a project or was permitted: all of it if it lies in there, or if the folder
+    /// is one of the protected places. An ordinary folder may have programs of its own, such as those of an environment;
+    /// of those only the usual ones count.
+    pub(crate) fn in_project(&self, root: &Path) -> Self {
+        if self.is_in(root) || self.closes(root) {
+            return self.clone();
+        }
+        let usual = self.folder().into_iter().flat_map(|folder| PROGRAMS.map(|name| folder.join(name)));
+        let programs: Vec<PathBuf> = usual.filter(|place| place.starts_with(root)).collect();
+        if programs.is_empty() {
+            return Self::default();
+        }
+        Self { folder: self.folder.clone(), open: Vec::new(), programs }
+    }
+
+    /// Whether a folder is, or lies in, what is protected in it.
+    pub(crate) fn closes(&self, folder: &Path) -> bool {
+        matches!(self.place(folder), HomePlace::Protected | HomePlace::Way)
+    }
+
     /// The same, by real paths.
     pub(crate) fn real(&self) -> Self {
         let Some(real) = self.folder().and_then(|folder| fs::canonicalize(folder).ok()) else {

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::process::sandbox::{SandboxSettings, known_leads, protected_home};
 use crate::protected;
-use crate::protected_home::{HomePlace, ProtectedHome};
+use crate::protected_home::ProtectedHome;
 use crate::target::Target;
 use crate::tool::{Failure, Need};
 
@@ -133,10 +133,14 @@ impl Scope {
 
     /// Whether a target in the project makes programs run, or tells agents what to do.
     fn is_protected(&self, target: &Target) -> bool {
-        let named = |path: &Path, root: &Path| path.strip_prefix(root).is_ok_and(protected::is_protected);
         let home = self.protected_home();
-        self.roots().any(|root| named(target.path(), root) || named(target.real(), &real(root)))
-            || self.roots().any(|root| home.is_in(root)) && is_closed(&home, target)
+        let real_home = home.real();
+        let is_one = |home: &ProtectedHome, root: &Path, path: &Path| {
+            path.starts_with(root)
+                && (protected::is_protected_in(root, path) || home.in_project(root).closes(path))
+        };
+        self.roots()
+            .any(|root| is_one(&home, root, target.path()) || is_one(&real_home, &real(root), target.real()))
             || known_leads(self.roots().cloned().collect(), &home)
                 .iter()
                 .any(|place| target.real().starts_with(place))
@@ -149,6 +153,19 @@ impl Scope {
             protected::is_protected(path) || path.components().any(is_gits)
         };
         named(target.path()) || named(target.real()) || is_closed(&self.protected_home(), target)
+    }
+
+    /// Whether the project is, or lies in, something that is protected in a home folder: each change in it asks, and
+    /// commands can only read it.
+    pub(crate) fn is_closed(&self, home: &ProtectedHome) -> bool {
+        self.roots().any(|root| home.closes(root) || home.real().closes(&real(root)))
+    }
+
+    /// What must be permitted for a command to begin in a folder.
+    pub(crate) fn entering(&self, folder: &Target) -> Vec<Need> {
+        // To be there changes nothing where commands can only read.
+        let can_change = !self.holds(folder.path(), folder.real()) || !self.is_closed(&self.protected_home());
+        self.extra(folder, if can_change { PathAccess::Write } else { PathAccess::Read })
     }
 
     /// Whether something is ours, and no program of an agent may see it.
@@ -267,9 +284,7 @@ fn outside_need(path: &Path, real: &Path) -> Need {
 
 /// Whether a target is protected because of where in a home folder it is.
 fn is_closed(home: &ProtectedHome, target: &Target) -> bool {
-    let is_one =
-        |home: &ProtectedHome, path: &Path| matches!(home.place(path), HomePlace::Protected | HomePlace::Way);
-    is_one(home, target.path()) || is_one(&home.real(), target.real())
+    home.closes(target.path()) || home.real().closes(target.real())
 }
 
 /// Folds `.` and `..` without looking at the disk.

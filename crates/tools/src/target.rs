@@ -134,18 +134,21 @@ impl Context {
     /// Where a place to search leads now, provided that looking there was permitted. The permission of a search is
     /// about what is looked for, so only the place counts here.
     pub(crate) fn searched(&self, path: PathBuf) -> Result<Target, Failure> {
-        self.reached(path, PathAccess::Read)
+        let real = scope::real(&path);
+        let target = Target::new(path, real);
+        let (external, _) = self.scope.demands(&target, PathAccess::Read);
+        self.reached(target, &external)
     }
 
     /// The same for a folder to run a command in: what the command does is a permission of its own.
     pub(crate) fn entered(&self, path: PathBuf) -> Result<Target, Failure> {
-        self.reached(path, PathAccess::Write)
-    }
-
-    fn reached(&self, path: PathBuf, access: PathAccess) -> Result<Target, Failure> {
         let real = scope::real(&path);
         let target = Target::new(path, real);
-        let (external, _) = self.scope.demands(&target, access);
+        let external = self.scope.entering(&target);
+        self.reached(target, &external)
+    }
+
+    fn reached(&self, target: Target, external: &[Need]) -> Result<Target, Failure> {
         let granted = |need: &Need| {
             need.patterns.iter().all(|pattern| covers(&self.granted, &need.permission, pattern))
         };

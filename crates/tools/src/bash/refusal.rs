@@ -49,6 +49,10 @@ const UNREACHED: [&str; 7] = [
 /// How `wget` and `curl` end when they reach nobody, which they need not say.
 const UNREACHED_EXITS: [i32; 3] = [4, 6, 7];
 
+/// Why a project as a whole can only be read.
+const IN_HOME: &str = ", because the project lies among the settings and programs of a home folder: a command changes there \
+                       what its line names, if the person permits it";
+
 /// Where a command ran, and what it could do there.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CommandPlace<'a> {
@@ -66,6 +70,8 @@ pub(super) struct CommandRefusal {
     hidden: String,
     /// Files that it could not change.
     fixed: String,
+    /// Whether that is because of where the whole project lies.
+    in_home: bool,
     /// Files that git could not bring in line with what is committed, as git names them.
     left: Vec<String>,
     /// Whether it had no network, and may have wanted it.
@@ -107,7 +113,15 @@ impl CommandPlace<'_> {
             let meant = self.paths(command).chain(self.bare_names(command)).chain(self.paths(end));
             let meant = meant.filter(|path| policy.protects(path));
             let meant = meant.filter(|_| !found.went_on && complained().next().is_some());
-            found.fixed = listed(meant.chain(fixed));
+            found.in_home = policy.home.closes(self.workdir)
+                && policy.only_shows(self.workdir)
+                && complained().next().is_some();
+            // Any name in it would do.
+            let all = found.in_home.then(|| self.workdir.to_owned());
+            found.fixed = match all {
+                Some(all) => listed([all].into_iter()),
+                None => listed(meant.chain(fixed)),
+            };
         }
         // A line that names an address and prints nothing has hardly reached it.
         let silent = output.trim().is_empty();
@@ -154,7 +168,8 @@ impl CommandRefusal {
             reasons.push(format!("{} cannot be seen in it", self.hidden));
         }
         if !self.fixed.is_empty() {
-            reasons.push(format!("{} can only be read in it", self.fixed));
+            let why = if self.in_home { IN_HOME } else { "" };
+            reasons.push(format!("{} can only be read in it{why}", self.fixed));
         }
         let walled = !reasons.is_empty();
         if self.offline {

@@ -27,6 +27,7 @@
 //! - `stage`: the root while it is being filled
 //! - `protection`: what cannot be changed in a project that can be changed
 //! - `guard`: protected names that no mount can protect
+//! - `own_content`: breaking the hard links of what is put aside
 //! - `lead_watch`: what takes the place of something that was led to
 //! - `access`: getting into folders that a program has closed
 //! - `aftermath`: what a program left at such names, at every depth
@@ -36,6 +37,7 @@
 //! - `watched`: places at which nothing may be made
 //! - `tool_link`: links on the way to places of tools
 //! - `likeness`: whether something new is a copy
+//! - `hard_links`: other names of protected files
 //! - `losses`: what a program wrote to folders that are gone with it
 //! - `landlock`: the second wall around files
 //! - `seccomp`: the filter of system calls
@@ -56,6 +58,8 @@ mod git_settings;
 #[cfg(target_os = "linux")]
 pub(super) mod guard;
 #[cfg(target_os = "linux")]
+mod hard_links;
+#[cfg(target_os = "linux")]
 mod identity;
 #[cfg(target_os = "linux")]
 mod kernel;
@@ -74,6 +78,8 @@ mod mounts;
 mod new_repository;
 #[cfg(target_os = "linux")]
 pub(super) mod overlap;
+#[cfg(target_os = "linux")]
+mod own_content;
 mod policy;
 #[cfg(target_os = "linux")]
 pub(super) mod probe;

@@ -20,6 +20,8 @@ use crate::harness::Project;
 mod depth;
 mod everyday;
 mod excess;
+mod hard_links;
+mod home;
 mod hostile;
 mod losses;
 mod names;

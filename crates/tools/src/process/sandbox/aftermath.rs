@@ -16,7 +16,7 @@ use rustix::fs::{CWD, Dir, Stat, lstat};
 use super::access::{FolderAccess, open_folder};
 use super::guard::{Guard, lossy, put_aside};
 use super::lead_watch::LeadWatch;
-use super::likeness::is_copy;
+use super::likeness::{KeptContent, MOST_KEPT, is_copy};
 use super::new_repository::{ARMING, disarm, runs_nothing};
 use super::policy::SandboxPolicy;
 use super::put_aside_name::is_put_aside;
@@ -27,7 +27,7 @@ use super::search::AftermathSearch;
 use super::settled::{SettledPlaces, SurveyedProjects};
 use super::survey::{Changed, ProjectSurvey, coarse_time};
 use super::tool_link::ToolLinks;
-use super::watched::{SeenThing, Sight, WatchedPlace, is_as_seen, mounted_git};
+use super::watched::{SeenThing, Sight, WatchedPlace, is_all_as_seen, is_as_seen, mounted_git};
 use crate::protected::IN_GIT;
 
 /// With how many others of the same name something new is compared.
@@ -93,6 +93,10 @@ pub(super) struct WatchedProject<'a> {
     /// Protected names and folders of git's that were there, and when each was changed: with the folder that they lie in
     /// they can be moved.
     pub(super) things: HashMap<Identity, Changed>,
+    /// Copies of such names, each with what it was, and what was in it.
+    copies: HashMap<&'a Path, Vec<SeenThing>>,
+    /// What protected names in its folders held, as far as there is room: with a folder that is made anew they are others.
+    kept: Vec<(&'a Path, KeptContent)>,
 }
 
 impl<'a> ProtectionWatch<'a> {
@@ -123,12 +127,15 @@ impl<'a> ProtectionWatch<'a> {
     /// Gives other names to what must not stay. Nothing of the program may run any more.
     pub(in crate::process) fn end(&self, guards: &[Guard]) -> Vec<DisplacedName> {
         let mut access = FolderAccess::default();
-        // A link that another program may have made is not put back.
-        let guards = guards
-            .iter()
-            .filter(|guard| guard.link().is_none_or(|(path, target)| self.settled.has_link(path, target)));
+        // A link that another program may have made is not put back, and one that another has put back stays.
+        let is_due = |guard: &&Guard| match guard.link() {
+            Some((path, target)) => self.settled.has_link(path, target),
+            None => !guard.absent().is_some_and(|path| self.settled.has(path)),
+        };
+        let guards = guards.iter().filter(is_due);
         let mut displaced: Vec<DisplacedName> = guards.flat_map(|guard| guard.end(&mut access)).collect();
-        displaced.extend(self.watched.iter().flat_map(|place| place.judge(&mut access)));
+        let watched = self.watched.iter().filter(|place| !place.is_put_back(self.settled));
+        displaced.extend(watched.flat_map(|place| place.judge(&mut access)));
         displaced.append(&mut self.stopped.judge(&self.known_git, &mut access));
         displaced.append(&mut self.places.judge(&mut access));
         displaced.append(&mut self.leads.judge(self.policy, &mut access));
@@ -224,7 +231,12 @@ pub(super) fn put_folder_aside(path: &Path, access: &mut FolderAccess) -> Vec<Di
 
 impl<'a> WatchedProject<'a> {
     fn of(survey: &'a ProjectSurvey, settled: &SettledPlaces, sight: &Sight) -> Self {
-        let mut project = Self { survey, things: HashMap::new() };
+        let copies = survey.copies.iter().filter_map(|copy| Some((copy.as_path(), sight.see_all(copy)?)));
+        let mut room = MOST_KEPT;
+        let inside = survey.mounted().filter(|name| !survey.is_at_root(name) && settled.has(name));
+        let kept = inside.map_while(|name| Some((name.as_path(), KeptContent::of(name, &mut room)?)));
+        let kept = kept.collect();
+        let mut project = Self { survey, things: HashMap::new(), copies: copies.collect(), kept };
         let loose = |path: &&PathBuf| survey.loose.contains(*path) || survey.copies.contains(*path);
         for path in survey.names.iter().chain(&survey.git).filter(|path| !loose(path)) {
             if settled.has(path) {
@@ -234,6 +246,17 @@ impl<'a> WatchedProject<'a> {
             }
         }
         project
+    }
+
+    /// Whether a copy is as it was, whatever has become of what it is a copy of.
+    pub(super) fn is_same_copy(&self, copy: &Path) -> bool {
+        self.copies.get(copy).is_some_and(|seen| is_all_as_seen(copy, seen))
+    }
+
+    /// Whether something holds what was at the same name, there or elsewhere.
+    pub(super) fn was_held(&self, path: &Path) -> bool {
+        let same_name = self.kept.iter().filter(|(known, _)| known.file_name() == path.file_name());
+        same_name.take(MOST_COMPARED).any(|(_, kept)| kept.is_at(path))
     }
 
     /// Whether this is what was there, wherever it is now.

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::access::{FolderAccess, is_gone, writing};
 use super::exact_path;
+use super::own_content::break_links;
 use super::put_aside_name::{ASIDE, is_put_aside};
 use super::report::DisplacedName;
 
@@ -64,6 +65,11 @@ impl Guard {
     /// The link that is put back in the end: where it is, and where it leads.
     pub(super) fn link(&self) -> Option<(&Path, &[u8])> {
         self.link.as_deref().map(|target| (self.path.as_path(), target))
+    }
+
+    /// The name at which there was nothing.
+    pub(super) fn absent(&self) -> Option<&Path> {
+        (self.link.is_none() && self.opened.is_none()).then_some(self.path.as_path())
     }
 
     /// Guards for every protected name that is not there, where nothing can be mounted at all.
@@ -168,7 +174,10 @@ pub(super) fn put_aside(folder: impl AsFd, above: &Path, name: &OsStr) -> Displa
         moved.is_ok().then_some(aside)
     });
     match aside {
-        Some(aside) => DisplacedName::Renamed { to: lossy(&above.join(aside)), path },
+        Some(aside) => {
+            break_links(&folder, &aside);
+            DisplacedName::Renamed { to: lossy(&above.join(aside)), path }
+        }
         None => DisplacedName::Stuck(path),
     }
 }

@@ -17,8 +17,10 @@ use super::guard::put_aside;
 use super::report::DisplacedName;
 use super::repository::git_folders;
 
-/// What in a folder of git's can make it run programs, or look elsewhere for what does.
-pub(super) const ARMING: [&str; 4] = ["hooks", "config", "config.worktree", "commondir"];
+/// What in a folder of git's can make it run programs, or look elsewhere for what does. In the last two repositories are
+/// named in the old way, to which something is pushed then: in a folder that runs the hooks there.
+pub(super) const ARMING: [&str; 6] =
+    ["hooks", "config", "config.worktree", "commondir", "branches", "remotes"];
 
 /// The most that is read of a file of git's.
 const LONGEST: u64 = 256 * 1024;
@@ -47,7 +49,8 @@ fn armed(git: &Path, folder: &OwnedFd) -> Vec<&'static str> {
     let there = ARMING.into_iter().filter(|name| statat(folder, *name, AtFlags::SYMLINK_NOFOLLOW).is_ok());
     there
         .filter(|name| match *name {
-            "hooks" => !has_only_samples(folder),
+            "hooks" => !has_only(folder, "hooks", |name| name.ends_with(b".sample")),
+            "branches" | "remotes" => !has_only(folder, name, |_| false),
             "commondir" => text("commondir").is_none_or(|text| !leads_up(git, &text)),
             name => text(name).is_none_or(|text| !are_harmless(&text, git)),
         })
@@ -60,14 +63,14 @@ pub(super) fn target(folder: &OwnedFd, above: &Path) -> Option<PathBuf> {
     fs::canonicalize(above.join(text.lines().next()?.strip_prefix("gitdir:")?.trim())).ok()
 }
 
-/// Whether the folder of hooks has none that git would run.
-fn has_only_samples(git: &OwnedFd) -> bool {
-    let Ok(hooks) = open_folder(git, Path::new("hooks")) else { return false };
-    let Ok(mut entries) = Dir::new(hooks) else { return false };
+/// Whether a folder in one of git's has nothing in it but what git takes no notice of, by its name.
+fn has_only(git: &OwnedFd, folder: &str, is_idle: impl Fn(&[u8]) -> bool) -> bool {
+    let Ok(folder) = open_folder(git, Path::new(folder)) else { return false };
+    let Ok(mut entries) = Dir::new(folder) else { return false };
     entries.all(|entry| {
         entry.is_ok_and(|entry| {
             let name = entry.file_name().to_bytes();
-            matches!(name, b"." | b"..") || name.ends_with(b".sample")
+            matches!(name, b"." | b"..") || is_idle(name)
         })
     })
 }

@@ -141,7 +141,9 @@ pub(super) fn look_at(
     let links = ways_to_tools(policy).into_iter().filter(|path| path.is_symlink());
     let mut settled = SettledPlaces::all(names.chain(in_git).chain(git.clone()).chain(links));
     let mut stopped = StoppedWorks::of(git.iter().chain(surveys.iter().flat_map(|survey| &survey.loose)));
-    for other in others() {
+    let others = others();
+    others.iter().for_each(|other| settled.add_links(&other.settled));
+    for other in others {
         settled.keep_common(&other.settled, &other.reach);
         stopped.keep_common(&other.stopped);
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::report::SandboxPart;
 use super::secrets::SYSTEM_SECRETS;
-use crate::protected::is_protected;
+use crate::protected::is_protected_in;
 use crate::protected_home::{HomePlace, ProtectedHome};
 
 /// What a program may see, change and reach.
@@ -275,13 +275,16 @@ impl SandboxPolicy {
     /// Whether what is at a path can be seen and not changed although it lies in something that can.
     #[must_use]
     pub fn protects(&self, path: &Path) -> bool {
-        let below = self.projects.iter().filter_map(|project| path.strip_prefix(project).ok());
-        let in_git = |below: &Path| below.components().any(|name| name.as_os_str() == ".git");
-        let in_home = || {
-            let is_project = self.projects.iter().any(|project| self.home.is_in(project));
-            is_project && self.home.place(path) == HomePlace::Protected
+        let mut around = self.projects.iter().filter(|project| path.starts_with(project));
+        let in_git = |project: &Path| {
+            let below = path.strip_prefix(project).unwrap_or(path);
+            below.components().any(|name| name.as_os_str() == ".git")
         };
-        let by_name = below.into_iter().any(|below| is_protected(below) || in_git(below)) || in_home();
+        let in_home = || {
+            let mut around = self.projects.iter().filter(|project| path.starts_with(project));
+            around.any(|project| self.home.in_project(project).place(path) == HomePlace::Protected)
+        };
+        let by_name = around.any(|project| is_protected_in(project, path) || in_git(project)) || in_home();
         let listed = self.protected.iter().chain(&self.repositories);
         (by_name || listed.into_iter().any(|folder| path.starts_with(folder))) && !self.permits(path)
     }

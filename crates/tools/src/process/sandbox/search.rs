@@ -82,7 +82,7 @@ impl<'a> AftermathSearch<'a> {
     /// Copies in clones and worktrees that were changed, which does not change their folder.
     fn judge_copies(&mut self) {
         for copy in &self.project.survey.copies {
-            if lstat(copy).is_ok() && !self.is_copy(copy) {
+            if lstat(copy).is_ok() && !self.project.is_same_copy(copy) && !self.is_copy(copy) {
                 self.displaced.append(&mut put_folder_aside(copy, self.access));
             }
         }
@@ -251,7 +251,7 @@ impl<'a> AftermathSearch<'a> {
         let same_name = self.project.survey.mounted().filter(|known| known.file_name() == path.file_name());
         // Not with what has taken its place meanwhile.
         let same_name = same_name.filter(|known| self.watch.settled.has(known));
-        same_name.take(MOST_COMPARED).any(|known| is_copy(known, path))
+        same_name.take(MOST_COMPARED).any(|known| is_copy(known, path)) || self.project.was_held(path)
     }
 
     /// Whether something is in the project, and not in what has the other name.

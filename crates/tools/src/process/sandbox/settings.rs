@@ -51,7 +51,10 @@ impl SandboxSettings {
     /// and the tool that reads files shows them.
     #[must_use]
     pub fn policy(&self, scope: &Scope) -> SandboxPolicy {
-        let mut policy = SandboxPolicy::of(self.mode, scope.roots(), &scope.home);
+        // What a home folder runs by itself is changed by no command that was not permitted to, by the name of the file.
+        let is_closed = scope.is_closed(&protected_home(&scope.home, &self.writable, &self.programs));
+        let mode = if is_closed { SandboxMode::ReadOnly } else { self.mode };
+        let mut policy = SandboxPolicy::of(mode, scope.roots(), &scope.home);
         // What lies in the project is like the rest of it: an environment that was activated, for example. Commands can
         // make links there, and what is listed is followed.
         let besides = |path: &PathBuf| !scope.roots().any(|root| path.starts_with(root));
@@ -65,24 +68,25 @@ impl SandboxSettings {
         policy.unlinked.extend(inside.cloned());
         policy.readable.extend(self.readable.iter().filter(|path| besides(path)).cloned());
         let writable = self.writable.iter().filter(|path| besides(path)).cloned();
-        match self.mode {
+        match mode {
             SandboxMode::Workspace => policy.writable.extend(writable),
             SandboxMode::ReadOnly => policy.readable.extend(writable),
         }
         let elsewhere = repository_elsewhere(&scope.worktree);
-        if self.mode == SandboxMode::Workspace {
+        if mode == SandboxMode::Workspace {
             policy.writable.extend(elsewhere.clone());
             policy.repositories.extend(elsewhere);
         } else {
             policy.readable.extend(elsewhere);
         }
         let environments = environments(&scope.home, scope.roots().chain([&scope.directory]));
-        match self.mode {
+        match mode {
             SandboxMode::Workspace => policy.writable.extend(environments),
             SandboxMode::ReadOnly => policy.readable.extend(environments),
         }
         let inside = self.writable.iter().filter(|path| !besides(path));
-        let open: Vec<PathBuf> = policy.writable.iter().chain(inside).cloned().collect();
+        let listed = policy.writable.iter().filter(|path| !policy.projects.contains(path));
+        let open: Vec<PathBuf> = listed.chain(inside).cloned().collect();
         policy.home = protected_home(&scope.home, &open, &self.programs);
         policy.hidden.extend(self.hidden.iter().cloned());
         hide_secrets(&mut policy, &scope.home);

@@ -73,6 +73,14 @@ impl SettledPlaces {
         });
     }
 
+    /// Adds the links that are settled for another program and were missing here: that one puts them back when it ends,
+    /// and they are nothing new then.
+    pub(super) fn add_links(&mut self, other: &Self) {
+        for (path, mark) in other.0.iter().filter(|(_, mark)| mark.link.is_some()) {
+            self.0.entry(path.clone()).or_insert_with(|| mark.clone());
+        }
+    }
+
     /// Takes a place out, at which something can be changed.
     pub(super) fn remove(&mut self, path: &Path) {
         self.0.remove(path);

@@ -17,6 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::exact_path;
+use super::hard_links::other_names;
 use super::leads::leads;
 use super::policy::SandboxPolicy;
 use super::put_aside_name::is_put_aside;
@@ -85,7 +86,7 @@ pub(in crate::process) struct ProjectSurvey {
     /// What must not be changed because something protected leads to it, also where it is not there.
     #[serde(with = "exact_path::list")]
     pub(super) leads: Vec<PathBuf>,
-    /// The home folder that it is, or has in it.
+    /// The home folder that it is, has in it, or lies in a protected place of.
     pub(super) home: ProtectedHome,
     /// All links in it, but for those in folders that are passed over.
     #[serde(skip)]
@@ -93,6 +94,9 @@ pub(in crate::process) struct ProjectSurvey {
     /// Those of them that are in something protected.
     #[serde(skip)]
     pub(super) protected_links: Vec<PathBuf>,
+    /// The files in protected folders.
+    #[serde(skip)]
+    pub(super) protected_files: Vec<PathBuf>,
     /// The folders of git's in it, without those of their worktrees and submodules.
     #[serde(with = "exact_path::list")]
     pub(super) git: Vec<PathBuf>,
@@ -136,20 +140,20 @@ pub(in crate::process) fn survey(policy: &SandboxPolicy) -> io::Result<Vec<Proje
         let inside = inside.filter(|below| !below.as_os_str().is_empty()).map(Path::to_owned);
         let kept = |below: &PathBuf| !policy.projects.contains(&project.join(below));
         let root = fs::canonicalize(project)?;
-        let home = if home.is_in(&root) { home.clone() } else { ProtectedHome::default() };
-        index_of(&root, &home).update(inside.filter(kept).collect())
+        index_of(&root, &home.in_project(&root)).update(inside.filter(kept).collect())
     };
     let mut surveys: Vec<ProjectSurvey> = policy.projects.iter().map(look).collect::<io::Result<_>>()?;
     for survey in &mut surveys {
         survey.leads = leads(survey, &policy.repositories, policy.home.folder())?;
+        survey.leads.extend(other_names(survey));
     }
     Ok(surveys)
 }
 
 /// What there is of a project at its root alone: one that is too large to be looked through.
 pub(super) fn survey_root(root: &Path, home: &ProtectedHome) -> ProjectSurvey {
-    let IndexedFolder { names, git, links, protected_links, .. } = read(root, Path::new(""), home);
-    let home = home.clone();
+    let home = home.in_project(root);
+    let IndexedFolder { names, git, links, protected_links, .. } = read(root, Path::new(""), &home);
     ProjectSurvey {
         root: root.to_owned(),
         names,
@@ -201,6 +205,7 @@ struct IndexedFolder {
     excepted: Vec<PathBuf>,
     links: Vec<PathBuf>,
     protected_links: Vec<PathBuf>,
+    protected_files: Vec<PathBuf>,
     git: Vec<PathBuf>,
 }
 
@@ -265,6 +270,7 @@ impl FolderIndex {
             survey.excepted.extend(folder.excepted.iter().cloned());
             survey.links.extend(folder.links.iter().cloned());
             survey.protected_links.extend(folder.protected_links.iter().cloned());
+            survey.protected_files.extend(folder.protected_files.iter().cloned());
             survey.git.extend(folder.git.iter().cloned());
             match kind {
                 FolderKind::Ordinary => {
@@ -341,6 +347,8 @@ fn read_protected(path: &Path, below: &Path) -> IndexedFolder {
             folder.protected_links.push(entry.path());
         } else if kind.is_dir() && !is_plans(&inner) {
             folder.protected.push(inner);
+        } else if kind.is_file() {
+            folder.protected_files.push(entry.path());
         }
     }
     folder
@@ -377,7 +385,8 @@ impl PlaceKind {
             HomePlace::Open => return Self::Other,
             HomePlace::Ordinary => {}
         }
-        if has_protected_name(below) {
+        // By the whole path: a name can be protected because of folders that the project lies in.
+        if has_protected_name(path) {
             Self::Protected
         } else if is_folder && !FILLED_BY_TOOLS.iter().any(|known| name == *known) {
             Self::Folder

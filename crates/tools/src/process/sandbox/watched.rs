@@ -54,6 +54,37 @@ impl Sight {
             thread::sleep(TICK);
         }
     }
+
+    /// The same with all that is in it; nothing if that is too much.
+    pub(super) fn see_all(&self, path: &Path) -> Option<Vec<SeenThing>> {
+        all_in(path, |path| self.see(path))
+    }
+}
+
+/// How many files and folders of one thing are told apart from others.
+const MOST_INSIDE: usize = 1000;
+
+/// What something is, and what all that is in it is.
+fn all_in(path: &Path, see: impl Fn(&Path) -> Option<SeenThing>) -> Option<Vec<SeenThing>> {
+    let mut next = vec![path.to_owned()];
+    let mut found = Vec::new();
+    while let Some(path) = next.pop() {
+        found.push(see(&path).filter(|_| found.len() < MOST_INSIDE)?);
+        if fs::symlink_metadata(&path).ok()?.is_dir() {
+            let entries = fs::read_dir(&path).ok()?.take(MOST_INSIDE + 1);
+            let mut inner =
+                entries.map(|entry| Some(entry.ok()?.path())).collect::<Option<Vec<PathBuf>>>()?;
+            inner.sort();
+            next.append(&mut inner);
+        }
+    }
+    Some(found)
+}
+
+/// Whether what is at a path now is exactly what was seen there, with all that was in it.
+pub(super) fn is_all_as_seen(path: &Path, seen: &[SeenThing]) -> bool {
+    let see = |path: &Path| lstat(path).ok().map(|this| (identity(&this), changed(&this)));
+    all_in(path, see).is_some_and(|now| now == seen)
 }
 
 /// Whether what is at a path now is exactly what was seen there.
@@ -142,6 +173,11 @@ impl WatchedPlace {
         }
         let target = fs::read_link(&path).ok()?;
         Some(Self::Link(Guard::of_link(path, target)))
+    }
+
+    /// Whether nothing was there, and there is now what another program has put back.
+    pub(super) fn is_put_back(&self, settled: &SettledPlaces) -> bool {
+        matches!(self, Self::Absent { path, .. } if settled.has(path))
     }
 
     /// Gives another name to what must not stay.

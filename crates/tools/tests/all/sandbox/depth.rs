@@ -238,6 +238,31 @@ async fn a_new_repository_stays_and_what_it_would_run_does_not() {
 }
 
 #[tokio::test]
+async fn no_command_says_where_a_repository_pushes_to_in_the_old_way() {
+    // A push to a folder runs the hooks that are there.
+    require_whole();
+    for before in ["", "mkdir .git/remotes .git/branches; echo old > .git/remotes/origin"] {
+        let project = deep();
+        person(&project, &format!("git init -q . && rm -rf .git/branches; {before}"));
+        let line = "mkdir -p .git/remotes .git/branches; echo URL: evil > .git/remotes/origin; echo evil > .git/branches/x; \
+                    git init -q new; mkdir -p new/.git/branches new/.git/remotes; echo evil > new/.git/branches/origin; true";
+        let output = project.run_with(Vec::new(), &enclosed(all()), command(line)).await.unwrap();
+        let mut renamed = vec!["new/.git/branches"];
+        if before.is_empty() {
+            renamed.extend([".git/branches", ".git/remotes"]);
+        }
+        renamed.sort_unstable();
+        let renamed: Vec<String> =
+            renamed.iter().map(|name| format!("{name} was renamed to {name}.untrusted")).collect();
+        assert_eq!(told(&project, &output), renamed, "{before}: {}", output.output);
+        if !before.is_empty() {
+            assert_eq!(project.text(".git/remotes/origin"), "old\n");
+            assert_eq!(names(&project.path(".git/branches")), [""; 0]);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_repository_that_runs_nothing_can_be_changed_and_removed() {
     // A clone could not be removed by a later command, nor a worktree.
     require_whole();

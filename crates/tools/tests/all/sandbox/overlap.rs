@@ -1,6 +1,7 @@
 //! Two commands at once: what one of them made is nothing old to the other.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -144,6 +145,78 @@ async fn a_link_that_one_command_changed_is_not_put_back_by_another() {
     assert_eq!(other.end().await, [""; 0]);
     assert_eq!(fs::read_link(project.path("GEMINI.md")).unwrap(), PathBuf::from("sub/file"));
     assert!(!project.path("CLAUDE.md").is_symlink());
+}
+
+#[tokio::test]
+async fn a_link_that_was_put_back_for_one_command_is_not_renamed_by_another() {
+    // It was missing when the other began, and was taken for new.
+    require_whole();
+    let project = project();
+    fs::create_dir(project.path("hooks")).unwrap();
+    std::os::unix::fs::symlink("../hooks", project.path(".git/hooks")).unwrap();
+    let one = PausedCommand::start(&project, "one", "rm GEMINI.md .git/hooks", "").await;
+    let other = PausedCommand::start(&project, "other", "", "").await;
+    let put_back = [".git/hooks", "GEMINI.md"].map(|name| format!("{name} was put back"));
+    assert_eq!(one.end().await, put_back);
+    assert_eq!(other.end().await, [""; 0]);
+    let links = ["GEMINI.md", ".git/hooks"].map(|name| fs::read_link(project.path(name)).unwrap());
+    assert_eq!(links, ["sub/file", "../hooks"].map(PathBuf::from));
+    // What leads elsewhere is not what was there.
+    let one = PausedCommand::start(&project, "third", "rm GEMINI.md", "ln -s /usr GEMINI.md").await;
+    let other = PausedCommand::start(&project, "fourth", "", "ln -sf /etc GEMINI.md").await;
+    assert_eq!(other.end().await, renamed("GEMINI.md", "untrusted"));
+    one.end().await;
+    assert_eq!(fs::read_link(project.path("GEMINI.md")).unwrap(), PathBuf::from("sub/file"));
+}
+
+#[tokio::test]
+async fn copies_stay_when_a_person_changes_the_original() {
+    // They were compared with the original as it was in the end.
+    require_whole();
+    let project = project();
+    let changed = |name: &str| {
+        let meta = fs::metadata(project.path(name)).unwrap();
+        (meta.ctime(), meta.ctime_nsec())
+    };
+    let copy = || {
+        for (name, top) in [("AGENTS.md", "AGENTS.md"), (".vscode/tasks.json", ".vscode")] {
+            project.file(name, "old\n");
+            project.file(&format!("clone/{name}"), "old\n");
+            // A copy is younger.
+            let inner = format!("clone/{top}");
+            let rights = fs::metadata(project.path(&inner)).unwrap().permissions();
+            while changed(&inner) <= changed(top) {
+                fs::set_permissions(project.path(&inner), rights.clone()).unwrap();
+            }
+        }
+    };
+    copy();
+    let one = PausedCommand::start(&project, "one", "", "").await;
+    project.file("AGENTS.md", "new\n");
+    project.file(".vscode/tasks.json", "new\n");
+    assert_eq!(one.end().await, [""; 0]);
+    copy();
+    // What was changed must be a copy still.
+    let line = "echo x > clone/AGENTS.md; echo x > clone/.vscode/tasks.json";
+    let one = PausedCommand::start(&project, "other", line, "").await;
+    let expected = ["clone/.vscode", "clone/AGENTS.md"].map(|name| renamed(name, "untrusted").remove(0));
+    assert_eq!(one.end().await, expected);
+}
+
+#[tokio::test]
+async fn what_a_person_makes_again_as_it_was_stays() {
+    // Who switches branches and back makes folders anew, with the same in them.
+    require_whole();
+    let project = project();
+    project.file("sub/.vscode/tasks.json", "{}\n");
+    project.file("sub/.zed/tasks.json", "{}\n");
+    let one = PausedCommand::start(&project, "one", "", "").await;
+    fs::rename(project.path("sub"), project.path("away")).unwrap();
+    project.file("sub/AGENTS.md", "Be good.\n");
+    project.file("sub/.vscode/tasks.json", "{}\n");
+    project.file("sub/.zed/tasks.json", "{ }\n");
+    fs::remove_dir_all(project.path("away")).unwrap();
+    assert_eq!(one.end().await, renamed("sub/.zed", "untrusted"));
 }
 
 #[tokio::test]
