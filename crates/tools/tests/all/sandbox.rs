@@ -21,6 +21,7 @@ mod depth;
 mod everyday;
 mod excess;
 mod hostile;
+mod leads;
 mod losses;
 mod names;
 mod overlap;

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, FileType};
 use std::io;
 use std::ops::Bound;
 use std::path::{Component, Path, PathBuf};
@@ -149,20 +149,44 @@ impl<'a> FoundLeads<'a> {
     fn add_named(&mut self, named: &NamedPlaces, trees: &BTreeSet<PathBuf>, home: Option<&Path>) {
         named.files.iter().for_each(|file| self.add_inside(file));
         for place in &named.places {
-            let (NamedPlace::Path(name) | NamedPlace::Whole(name) | NamedPlace::Word(name)) = place;
+            let (NamedPlace::Path(name) | NamedPlace::File(name) | NamedPlace::Word(name)) = place;
             let below_home = name.strip_prefix("~/").zip(home).map(|(below, home)| home.join(below));
             for tree in trees {
                 let path = below_home.clone().unwrap_or_else(|| tree.join(name));
+                let there = self.kind(&path);
                 let is_one = match place {
                     NamedPlace::Path(_) => true,
-                    NamedPlace::Whole(_) => fs::symlink_metadata(&path).is_ok(),
-                    NamedPlace::Word(_) => fs::metadata(&path).is_ok_and(|meta| meta.is_file()),
+                    // What ends like a folder is the beginning of names of branches.
+                    NamedPlace::File(_) => there.map_or(!name.ends_with('/'), |kind| kind.is_file()),
+                    NamedPlace::Word(_) => there.is_some_and(|kind| kind.is_file()),
                 };
                 if is_one {
                     self.add_inside(&path);
                 }
+                if matches!(place, NamedPlace::File(_)) && there.is_none() {
+                    self.add_ends(name, tree);
+                }
             }
         }
+    }
+
+    /// Adds the files that a name with something before it means that only a shell can tell, such as `$PWD`.
+    fn add_ends(&mut self, name: &str, tree: &Path) {
+        for (at, _) in name.match_indices('/') {
+            let Some(end) = name.get(at + 1..).filter(|end| !end.is_empty() && !end.starts_with('/')) else {
+                continue;
+            };
+            let path = tree.join(end);
+            if self.kind(&path).is_some_and(|kind| kind.is_file()) {
+                self.add_inside(&path);
+            }
+        }
+    }
+
+    /// What is at a path, with links followed.
+    fn kind(&mut self, path: &Path) -> Option<FileType> {
+        self.steps_left = self.steps_left.checked_sub(1)?;
+        fs::metadata(path).ok().map(|meta| meta.file_type())
     }
 
     /// Adds where a path ends, if that is in the project.
