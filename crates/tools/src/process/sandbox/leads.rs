@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use super::git_settings::{NamedPlace, NamedPlaces};
 use super::policy::SandboxPolicy;
 use super::repository::git_folders;
-use super::survey::{ProjectSurvey, survey, survey_root};
+use super::survey::{FILLED_BY_TOOLS, ProjectSurvey, survey, survey_root};
 use crate::project::first_line;
 use crate::protected::IN_GIT;
 use crate::protected_home::ProtectedHome;
@@ -204,9 +204,15 @@ impl<'a> FoundLeads<'a> {
         }
     }
 
+    /// Whether something lies in a folder of the project that tools fill, or is one. They must be able to make it anew.
+    fn is_filled_by_tools(&self, path: &Path) -> bool {
+        let below = path.strip_prefix(self.root).unwrap_or(Path::new(""));
+        below.iter().any(|name| FILLED_BY_TOOLS.iter().any(|known| name == *known))
+    }
+
     /// Links elsewhere are not the project's business.
     fn insert(&mut self, links: Vec<PathBuf>, end: PathBuf) {
-        if !self.root.starts_with(&end) && self.places.insert(end.clone()) {
+        if !self.root.starts_with(&end) && !self.is_filled_by_tools(&end) && self.places.insert(end.clone()) {
             self.next.push_back(end);
         }
         self.places.extend(links.into_iter().filter(|link| link.starts_with(self.root)));

@@ -1,8 +1,10 @@
-//! What settings of git's name, and do not name, in a project.
+//! What settings of git's and links name, and do not name, in a project.
+
+use std::process::Command;
 
 use everturn_tools::process::sandbox::SandboxSettings;
 
-use super::names::repository;
+use super::names::{project, repository};
 use super::places::run;
 use super::require_whole;
 
@@ -78,4 +80,34 @@ async fn what_comes_before_a_path_in_a_setting_does_not_matter() {
     }
     // What is there is meant as it is.
     check("[filter \"x\"]\n\tclean = /bin/cat\n", &[], &["bin/cat", "cat"]).await;
+}
+
+#[tokio::test]
+async fn what_tools_fill_can_be_removed_whatever_leads_there() {
+    require_whole();
+    let links = [(".claude/skills/s", "../../node_modules/p/skill"), ("AGENTS.md", "docs/node_modules.md")];
+    let project = project(&["node_modules/p/skill/SKILL.md", "docs/node_modules.md"], &links);
+    let line = "rm -rf node_modules && mkdir -p node_modules/p/skill && ls; echo new > docs/node_modules.md";
+    let (said, told) = run(&project, &SandboxSettings::default(), line).await;
+    assert!(said.starts_with("AGENTS.md\ndocs\nnode_modules\n"), "{said}");
+    assert_eq!((told, project.text("docs/node_modules.md")), (Vec::new(), "old\n".to_owned()));
+}
+
+#[tokio::test]
+async fn a_link_that_a_branch_does_not_have_is_gone_with_it() {
+    require_whole();
+    let project = project(&["sub/x"], &[("CLAUDE.md", "sub/x"), ("GEMINI.md", "sub/x")]);
+    let person = "git init -qb with; git config user.name n; git config user.email e; git add -A; git commit -qm one; \
+                  git checkout -qb without; git rm -q CLAUDE.md; git commit -qm two; git checkout -q with";
+    let mut shell = Command::new("sh");
+    assert!(shell.args(["-c", person]).current_dir(&project.scope.worktree).status().unwrap().success());
+    let (said, told) =
+        run(&project, &SandboxSettings::default(), "git checkout -q without; git status -s").await;
+    assert_eq!((said.as_str(), told), ("(no output)", Vec::new()));
+    assert!(!project.path("CLAUDE.md").is_symlink());
+    // Something else in its place does not stay.
+    let line = "rm GEMINI.md; echo evil > GEMINI.md";
+    let (_, told) = run(&project, &SandboxSettings::default(), line).await;
+    assert_eq!(told, ["GEMINI.md was renamed to GEMINI.md.untrusted"]);
+    assert_eq!(project.text("GEMINI.md"), "old\n");
 }

@@ -14,7 +14,7 @@ use crate::bash::command;
 use crate::harness::{Project, names, tree};
 
 /// A project with files, and with links.
-fn project(files: &[&str], links: &[(&str, &str)]) -> Project {
+pub(super) fn project(files: &[&str], links: &[(&str, &str)]) -> Project {
     let project = Project::new();
     for name in files {
         project.file(name, "old\n");
