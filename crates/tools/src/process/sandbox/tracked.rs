@@ -3,7 +3,7 @@
 //! Git takes what it cannot see for deleted, and `git add -A` would delete it with the next commit, without a word. Nothing
 //! that is shown in its place helps: whatever can be read is committed instead. So no command starts there.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use super::policy::{SandboxPolicy, is_of_system};
 use super::survey::ProjectSurvey;
 use crate::project::repository;
+use crate::regular_file;
 
 /// The most that is read of what lists the files of a repository. One that is longer could have anything in the rest.
 const LONGEST: u64 = 256 * 1024 * 1024;
@@ -50,7 +51,7 @@ fn is_tracked(path: &Path) -> bool {
 
 fn read(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    let file = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|meta| meta.is_file()))?;
+    let (file, _) = regular_file::open(path).ok()?;
     let length = file.take(LONGEST).read_to_end(&mut bytes).ok()?;
     u64::try_from(length).is_ok_and(|length| length < LONGEST).then_some(bytes)
 }
