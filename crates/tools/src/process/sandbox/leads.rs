@@ -26,6 +26,9 @@ const LINKS_MAX: usize = 40;
 /// How many steps are taken in all to find out where everything leads. Each takes about a microsecond.
 const MOST_STEPS: usize = 262_144;
 
+/// How many places are protected because something leads there.
+const MOST_LEADS: usize = 4096;
+
 /// Why commands are not started in a project: what must be protected could not be told.
 #[derive(Debug, thiserror::Error)]
 #[error("too much in {0} is a protected link, or is named by settings of git's, to find out where it leads")]
@@ -92,7 +95,7 @@ pub(super) fn leads(
     }
     home.into_iter().for_each(|home| found.add_links_of_home(home));
     found.add_inner(&survey.links);
-    if found.steps_left == 0 {
+    if found.steps_left == 0 || found.places.len() > MOST_LEADS {
         return Err(io::Error::other(TooManyLeads(survey.root.clone())));
     }
     Ok(found.places.into_iter().collect())
@@ -222,7 +225,7 @@ impl<'a> FoundLeads<'a> {
     fn add_inner(&mut self, links: &[PathBuf]) {
         // Sorted, those in a place follow one another. Each is taken once, however many places it lies in.
         let mut links: BTreeSet<&Path> = links.iter().map(PathBuf::as_path).collect();
-        while let Some(place) = self.next.pop_front() {
+        while let Some(place) = self.next.pop_front().filter(|_| self.places.len() <= MOST_LEADS) {
             let from = (Bound::Included(place.as_path()), Bound::Unbounded);
             let inner = links.range::<Path, _>(from).copied().take_while(|link| link.starts_with(&place));
             let inner: Vec<&Path> = inner.collect();
@@ -332,6 +335,17 @@ mod tests {
         let paths: Vec<PathBuf> = (0..count).map(|at| root.join(folder).join(at.to_string())).collect();
         paths.iter().enumerate().for_each(|(at, path)| symlink(target(at), path).unwrap());
         paths
+    }
+
+    #[test]
+    fn what_leads_to_more_places_than_are_protected_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let protected_links = links(&root, ".github/l", MOST_LEADS + 1, |at| format!("../../t/{at}"));
+        let mut survey = ProjectSurvey { root, protected_links, ..ProjectSurvey::default() };
+        assert!(leads(&survey, &[], None).is_err());
+        survey.protected_links.pop();
+        assert_eq!(leads(&survey, &[], None).unwrap().len(), MOST_LEADS);
     }
 
     #[test]
