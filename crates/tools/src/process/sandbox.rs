@@ -17,6 +17,7 @@
 //! - `git_settings`: what settings of git's name
 //! - `leads`: what is protected because something else leads to it
 //! - `survey`: what of a project must be protected, as it is when a program starts
+//! - `tracked`: what is hidden although git tracks it
 //! - `overlap`: programs that run at the same time, in the same places
 //! - `settled`: what counts as having been there when a program began
 //! - `report`: what the kernel offers; [`SandboxReport`], [`SandboxMachine`]
@@ -105,6 +106,8 @@ pub(super) mod survey;
 #[cfg(target_os = "linux")]
 mod tool_link;
 mod toolchain;
+#[cfg(target_os = "linux")]
+mod tracked;
 #[cfg(target_os = "linux")]
 mod watched;
 

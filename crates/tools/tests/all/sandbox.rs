@@ -23,6 +23,7 @@ mod excess;
 mod hard_links;
 mod home;
 mod hostile;
+mod leads;
 mod losses;
 mod names;
 mod overlap;

@@ -20,39 +20,94 @@ const HARMLESS_SECTIONS: [&str; 11] =
     ["advice", "branch", "color", "column", "extensions", "fetch", "index", "pack", "pull", "push", "status"];
 
 /// Harmless keys of other sections.
-const HARMLESS_KEYS: [(&str, &[&str]); 10] = [
-    ("commit", &["gpgsign", "verbose"]),
+const HARMLESS_KEYS: [(&str, &[&str]); 22] = [
+    (
+        "blame",
+        &["coloring", "date", "ignorerevsfile", "markignoredlines", "markunblamablelines", "showemail"],
+    ),
+    ("commit", &["cleanup", "gpgsign", "status", "template", "verbose"]),
     (
         "core",
         &[
             "abbrev",
+            "attributesfile",
             "autocrlf",
             "bare",
+            "checkstat",
+            "commentchar",
+            "commitgraph",
             "compression",
             "eol",
+            "excludesfile",
             "filemode",
+            "fscache",
             "ignorecase",
             "logallrefupdates",
             "longpaths",
+            "multipackindex",
             "precomposeunicode",
+            "preloadindex",
             "quotepath",
             "repositoryformatversion",
             "safecrlf",
+            "sharedrepository",
             "sparsecheckout",
             "sparsecheckoutcone",
+            "splitindex",
             "symlinks",
+            "trustctime",
+            "untrackedcache",
+            "whitespace",
             "worktree",
         ],
     ),
+    ("credential", &["usehttppath", "username"]),
+    (
+        "diff",
+        &[
+            "algorithm",
+            "colormoved",
+            "colormovedws",
+            "context",
+            "ignoresubmodules",
+            "indentheuristic",
+            "mnemonicprefix",
+            "noprefix",
+            "renamelimit",
+            "renames",
+            "submodule",
+            "wserrorhighlight",
+        ],
+    ),
     ("gc", &["auto", "autodetach", "pruneexpire", "reflogexpire"]),
+    // Of git-flow's, which names branches. Its hooks are elsewhere.
+    (
+        "gitflow",
+        &["bugfix", "develop", "feature", "hotfix", "main", "master", "release", "support", "versiontag"],
+    ),
+    ("gpg", &["format", "mintrustlevel"]),
+    ("grep", &["column", "extendedregexp", "fullname", "linenumber", "patterntype"]),
     ("init", &["defaultbranch"]),
-    ("log", &["date", "decorate", "showsignature"]),
-    ("merge", &["conflictstyle", "ff", "renames", "stat"]),
-    ("rebase", &["autosquash", "autostash", "updaterefs"]),
+    ("log", &["abbrevcommit", "date", "decorate", "follow", "mailmap", "showsignature"]),
+    ("mailmap", &["blob", "file"]),
+    ("maintenance", &["auto", "autodetach", "repo", "strategy"]),
+    (
+        "merge",
+        &["autostash", "conflictstyle", "directoryrenames", "ff", "log", "renamelimit", "renames", "stat"],
+    ),
+    ("rebase", &["autosquash", "autostash", "missingcommitscheck", "rebasemerges", "stat", "updaterefs"]),
     ("remote", &["fetch", "mirror", "partialclonefilter", "promisor", "prune", "pushurl", "tagopt", "url"]),
+    ("rerere", &["autoupdate", "enabled"]),
+    ("safe", &["directory"]),
+    ("stash", &["showincludeuntracked", "showpatch", "showstat"]),
     ("submodule", &["active", "branch", "url"]),
-    ("user", &["email", "name", "signingkey"]),
+    ("tag", &["forcesignannotated", "gpgsign", "sort"]),
+    ("user", &["email", "name", "signingkey", "useconfigonly"]),
 ];
+
+/// Keys that name a folder of the work tree, also by a bare word: git runs what it finds there, or copies it to where it
+/// does.
+const FOLDERS: [(&str, &str); 2] = [("core", "hookspath"), ("init", "templatedir")];
 
 /// Whether no value of a setting runs anything.
 pub(super) fn is_harmless(section: &str, key: &str) -> bool {
@@ -73,11 +128,11 @@ struct GitSetting {
 /// What a setting names that may make git run something.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum NamedPlace {
-    /// A path for sure.
+    /// Whatever is at a path, or could be made there.
     Path(String),
-    /// All that a setting says, which may be a path.
-    Whole(String),
-    /// A word of a command line.
+    /// A word with a slash in it: a file, or one that could be made.
+    File(String),
+    /// Other words that count if they are a file that is there.
     Word(String),
 }
 
@@ -123,20 +178,27 @@ impl NamedPlaces {
         Ok(found)
     }
 
-    /// Takes down what a setting may name. A bare word is looked up among programs or known to git alone, unless it is
-    /// all that the setting says.
+    /// Takes down what a setting may name. A bare word at the beginning is looked up among programs, or known to git alone,
+    /// unless the key says that it is a file, such as that of signers whom git trusts.
     fn name(&mut self, section: &str, key: &str, value: &str) {
-        if value.contains('/') || key == "hookspath" {
+        if FOLDERS.contains(&(section, key)) {
             self.places.push(NamedPlace::Path(value.to_owned()));
-        } else if section != "alias" && !value.is_empty() {
-            self.places.push(NamedPlace::Whole(value.to_owned()));
+            return;
+        }
+        // Another alias is a command of git's own.
+        if section == "alias" && !value.starts_with('!') {
+            return;
         }
         let is_edge = |letter: char| letter.is_whitespace() || "\"'`;|&()<>=,:!{}".contains(letter);
-        let words = value.split(is_edge).filter(|word| !word.is_empty() && *word != value);
-        self.places.extend(words.map(|word| match word.contains('/') {
-            true => NamedPlace::Path(word.to_owned()),
-            false => NamedPlace::Word(word.to_owned()),
+        let words = value.split(is_edge).filter(|word| !word.is_empty());
+        self.places.extend(words.enumerate().filter_map(|(at, word)| match word.contains('/') {
+            true => Some(NamedPlace::File(word.to_owned())),
+            false => (at > 0 || key.ends_with("file")).then(|| NamedPlace::Word(word.to_owned())),
         }));
+        // A path can have spaces in it.
+        if value.contains('/') && value.contains(is_edge) {
+            self.places.push(NamedPlace::Word(value.to_owned()));
+        }
     }
 }
 

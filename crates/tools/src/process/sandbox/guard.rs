@@ -104,6 +104,10 @@ impl Guard {
         if link == self.link && (self.link.is_some() || !there) {
             return None;
         }
+        // A branch may not have it, and what is made there later is new. Git's own folder has the same on every branch.
+        if !there && !self.path.iter().any(|name| name == ".git") {
+            return None;
+        }
         let displaced = there.then(|| put_aside(&folder, above, name));
         if let Some(target) = &self.link {
             writing(&folder, || symlinkat(target.as_slice(), &folder, name)).ok()?;
@@ -222,9 +226,13 @@ mod tests {
         fs::write(path("hooks"), "again").unwrap();
         assert_eq!(restore(&absent[0]), renamed("hooks", "hooks.untrusted-2"));
         assert_eq!(fs::read_link(path("link")).unwrap(), Path::new("elsewhere"));
+        // What is gone stays so, but for what is git's own.
         fs::remove_file(path("link")).unwrap();
-        assert_eq!(restore(&link), Some(DisplacedName::PutBack(lossy(&path("link")))));
-        assert_eq!(fs::read_link(path("link")).unwrap(), Path::new("elsewhere"));
+        assert_eq!(restore(&link), None);
+        assert!(!path("link").is_symlink());
+        let link = Guard::of_link(path(".git"), "elsewhere".into());
+        assert_eq!(restore(&link), Some(DisplacedName::PutBack(lossy(&path(".git")))));
+        assert_eq!(fs::read_link(path(".git")).unwrap(), Path::new("elsewhere"));
     }
 
     #[test]

@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, FileType};
 use std::io;
+use std::ops::Bound;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,13 +15,24 @@ use std::time::{Duration, Instant};
 use super::git_settings::{NamedPlace, NamedPlaces};
 use super::policy::SandboxPolicy;
 use super::repository::git_folders;
-use super::survey::{ProjectSurvey, survey, survey_root};
+use super::survey::{FILLED_BY_TOOLS, ProjectSurvey, survey, survey_root};
 use crate::project::first_line;
 use crate::protected::IN_GIT;
 use crate::protected_home::ProtectedHome;
 
 /// How many links are followed before a path is taken to lead nowhere.
 const LINKS_MAX: usize = 40;
+
+/// How many steps are taken in all to find out where everything leads. Each takes about a microsecond.
+const MOST_STEPS: usize = 262_144;
+
+/// How many places are protected because something leads there.
+const MOST_LEADS: usize = 4096;
+
+/// Why commands are not started in a project: what must be protected could not be told.
+#[derive(Debug, thiserror::Error)]
+#[error("too much in {0} is a protected link, or is named by settings of git's, to find out where it leads")]
+struct TooManyLeads(PathBuf);
 
 /// How old what is known for the tools for files may be. A call asks several times in a row.
 const LATELY: Duration = Duration::from_millis(250);
@@ -45,7 +57,7 @@ pub(super) fn leads(
     elsewhere: &[PathBuf],
     home: Option<&Path>,
 ) -> io::Result<Vec<PathBuf>> {
-    let mut found = FoundLeads { root: &survey.root, places: BTreeSet::new(), next: VecDeque::new() };
+    let mut found = FoundLeads::new(&survey.root);
     survey.protected_links.iter().for_each(|link| found.add_link(link));
     let mut trees = BTreeSet::from([survey.root.clone()]);
     for (git, is_inside) in
@@ -83,6 +95,9 @@ pub(super) fn leads(
     }
     home.into_iter().for_each(|home| found.add_links_of_home(home));
     found.add_inner(&survey.links);
+    if found.steps_left == 0 || found.places.len() > MOST_LEADS {
+        return Err(io::Error::other(TooManyLeads(survey.root.clone())));
+    }
     Ok(found.places.into_iter().collect())
 }
 
@@ -98,9 +113,15 @@ struct FoundLeads<'a> {
     places: BTreeSet<PathBuf>,
     /// Those in which links have not been looked at.
     next: VecDeque<PathBuf>,
+    /// Once there are none, nothing more is followed.
+    steps_left: usize,
 }
 
-impl FoundLeads<'_> {
+impl<'a> FoundLeads<'a> {
+    fn new(root: &'a Path) -> Self {
+        Self { root, places: BTreeSet::new(), next: VecDeque::new(), steps_left: MOST_STEPS }
+    }
+
     /// Adds what a protected link leads to.
     fn add_link(&mut self, link: &Path) {
         if let (Ok(target), Some(above)) = (fs::read_link(link), link.parent()) {
@@ -131,25 +152,49 @@ impl FoundLeads<'_> {
     fn add_named(&mut self, named: &NamedPlaces, trees: &BTreeSet<PathBuf>, home: Option<&Path>) {
         named.files.iter().for_each(|file| self.add_inside(file));
         for place in &named.places {
-            let (NamedPlace::Path(name) | NamedPlace::Whole(name) | NamedPlace::Word(name)) = place;
+            let (NamedPlace::Path(name) | NamedPlace::File(name) | NamedPlace::Word(name)) = place;
             let below_home = name.strip_prefix("~/").zip(home).map(|(below, home)| home.join(below));
             for tree in trees {
                 let path = below_home.clone().unwrap_or_else(|| tree.join(name));
+                let there = self.kind(&path);
                 let is_one = match place {
                     NamedPlace::Path(_) => true,
-                    NamedPlace::Whole(_) => fs::symlink_metadata(&path).is_ok(),
-                    NamedPlace::Word(_) => fs::metadata(&path).is_ok_and(|meta| meta.is_file()),
+                    // What ends like a folder is the beginning of names of branches.
+                    NamedPlace::File(_) => there.map_or(!name.ends_with('/'), |kind| kind.is_file()),
+                    NamedPlace::Word(_) => there.is_some_and(|kind| kind.is_file()),
                 };
                 if is_one {
                     self.add_inside(&path);
+                }
+                if matches!(place, NamedPlace::File(_)) && there.is_none() {
+                    self.add_ends(name, tree);
                 }
             }
         }
     }
 
+    /// Adds the files that a name with something before it means that only a shell can tell, such as `$PWD`.
+    fn add_ends(&mut self, name: &str, tree: &Path) {
+        for (at, _) in name.match_indices('/') {
+            let Some(end) = name.get(at + 1..).filter(|end| !end.is_empty() && !end.starts_with('/')) else {
+                continue;
+            };
+            let path = tree.join(end);
+            if self.kind(&path).is_some_and(|kind| kind.is_file()) {
+                self.add_inside(&path);
+            }
+        }
+    }
+
+    /// What is at a path, with links followed.
+    fn kind(&mut self, path: &Path) -> Option<FileType> {
+        self.steps_left = self.steps_left.checked_sub(1)?;
+        fs::metadata(path).ok().map(|meta| meta.file_type())
+    }
+
     /// Adds where a path ends, if that is in the project.
     fn add_inside(&mut self, path: &Path) {
-        let Some((links, end)) = follow(path) else { return };
+        let Some((links, end)) = follow(path, &mut self.steps_left) else { return };
         if end.starts_with(self.root) {
             self.insert(links, end);
         }
@@ -157,14 +202,20 @@ impl FoundLeads<'_> {
 
     /// Adds where a path ends, and the links on the way.
     fn add(&mut self, path: &Path) {
-        if let Some((links, end)) = follow(path) {
+        if let Some((links, end)) = follow(path, &mut self.steps_left) {
             self.insert(links, end);
         }
     }
 
+    /// Whether something lies in a folder of the project that tools fill, or is one. They must be able to make it anew.
+    fn is_filled_by_tools(&self, path: &Path) -> bool {
+        let below = path.strip_prefix(self.root).unwrap_or(Path::new(""));
+        below.iter().any(|name| FILLED_BY_TOOLS.iter().any(|known| name == *known))
+    }
+
     /// Links elsewhere are not the project's business.
     fn insert(&mut self, links: Vec<PathBuf>, end: PathBuf) {
-        if !self.root.starts_with(&end) && self.places.insert(end.clone()) {
+        if !self.root.starts_with(&end) && !self.is_filled_by_tools(&end) && self.places.insert(end.clone()) {
             self.next.push_back(end);
         }
         self.places.extend(links.into_iter().filter(|link| link.starts_with(self.root)));
@@ -172,21 +223,30 @@ impl FoundLeads<'_> {
 
     /// Adds what links in the places lead to, of which all in the project are given.
     fn add_inner(&mut self, links: &[PathBuf]) {
-        while let Some(place) = self.next.pop_front() {
-            links.iter().filter(|link| link.starts_with(&place)).for_each(|link| self.add_link(link));
+        // Sorted, those in a place follow one another. Each is taken once, however many places it lies in.
+        let mut links: BTreeSet<&Path> = links.iter().map(PathBuf::as_path).collect();
+        while let Some(place) = self.next.pop_front().filter(|_| self.places.len() <= MOST_LEADS) {
+            let from = (Bound::Included(place.as_path()), Bound::Unbounded);
+            let inner = links.range::<Path, _>(from).copied().take_while(|link| link.starts_with(&place));
+            let inner: Vec<&Path> = inner.collect();
+            for link in inner {
+                links.remove(link);
+                self.add_link(link);
+            }
         }
     }
 }
 
 /// Follows a path to where it ends, whether or not something is there. The links on the way come first. Nothing if they go
-/// round in circles.
-fn follow(path: &Path) -> Option<(Vec<PathBuf>, PathBuf)> {
+/// round in circles, or if there are no steps left.
+fn follow(path: &Path, steps_left: &mut usize) -> Option<(Vec<PathBuf>, PathBuf)> {
     let steps = |path: &Path| -> Vec<OsString> {
         let steps = path.components().filter(|step| !matches!(step, Component::RootDir | Component::CurDir));
         steps.map(|step| step.as_os_str().to_owned()).rev().collect()
     };
     let (mut at, mut rest, mut links) = (PathBuf::from("/"), steps(path), Vec::new());
     while let Some(step) = rest.pop() {
+        *steps_left = steps_left.checked_sub(1)?;
         if step == ".." {
             at.pop();
             continue;
@@ -260,11 +320,58 @@ mod tests {
         symlink("round", root.join("round")).unwrap();
         let check = |path: &str, links: &[&str], end: &str| {
             let links = links.iter().map(|name| root.join(name)).collect();
-            assert_eq!(follow(&root.join(path)), Some((links, root.join(end))), "{path}");
+            assert_eq!(follow(&root.join(path), &mut 100), Some((links, root.join(end))), "{path}");
         };
         check("real/inner", &[], "real/inner");
         check("door/back/../x/new", &["door", "real/back", "door"], "real/x/new");
         check("./none/../real", &[], "real");
-        assert_eq!(follow(&root.join("round/x")), None);
+        assert_eq!(follow(&root.join("round/x"), &mut 1000), None);
+        // Nor where there are no steps left.
+        assert_eq!(follow(&root.join("real/inner"), &mut 1), None);
+    }
+
+    fn links(root: &Path, folder: &str, count: usize, target: impl Fn(usize) -> String) -> Vec<PathBuf> {
+        fs::create_dir_all(root.join(folder)).unwrap();
+        let paths: Vec<PathBuf> = (0..count).map(|at| root.join(folder).join(at.to_string())).collect();
+        paths.iter().enumerate().for_each(|(at, path)| symlink(target(at), path).unwrap());
+        paths
+    }
+
+    #[test]
+    fn what_leads_to_more_places_than_are_protected_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let protected_links = links(&root, ".github/l", MOST_LEADS + 1, |at| format!("../../t/{at}"));
+        let mut survey = ProjectSurvey { root, protected_links, ..ProjectSurvey::default() };
+        assert!(leads(&survey, &[], None).is_err());
+        survey.protected_links.pop();
+        assert_eq!(leads(&survey, &[], None).unwrap().len(), MOST_LEADS);
+    }
+
+    #[test]
+    fn links_in_places_are_taken_once_and_only_so_many() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let first = links(&root, ".github/l", 3, |at| format!("../../t/{at}"));
+        let second = links(&root, "t/0", 3, |at| format!("../../end/{at}"));
+        let beside = links(&root, "t/00", 1, |_| "../../no".to_owned());
+        let both = [second, beside].concat();
+        let mut found = FoundLeads::new(&root);
+        first.iter().for_each(|link| found.add_link(link));
+        found.add_inner(&both);
+        let expected = ["end/0", "end/1", "end/2", "t/0", "t/1", "t/2"].map(|name| root.join(name));
+        assert_eq!(found.places, BTreeSet::from(expected));
+        let survey = ProjectSurvey { root, protected_links: first, links: both, ..ProjectSurvey::default() };
+        assert!(leads(&survey, &[], None).is_ok());
+        let many = std::iter::repeat_n(survey.protected_links.clone(), 40_000).flatten();
+        let survey = ProjectSurvey { protected_links: many.collect(), ..survey };
+        let refused = leads(&survey, &[], None).unwrap_err().to_string();
+        let root = survey.root.display();
+        assert_eq!(
+            refused,
+            format!(
+                "too much in {root} is a protected link, or is named by settings of git's, to find out where it leads"
+            )
+        );
     }
 }

@@ -1,9 +1,11 @@
 //! What is known to hold keys, logins and other projects' work. It is not shown where something around it is.
 
+use std::collections::VecDeque;
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 
-use super::policy::SandboxPolicy;
+use super::policy::{SandboxPolicy, is_of_system};
 
 /// Secrets of the machine, which a program of root's could read.
 pub(super) const SYSTEM_SECRETS: [&str; 15] = [
@@ -139,7 +141,7 @@ const HOME_SECRETS: [&str; 99] = [
     ".virtualenvs",
 ];
 
-/// How much of what is in a place with secrets is looked at for links.
+/// How much of what is in a place with secrets is looked at for links, at every depth. Profiles of browsers have more.
 const MOST_LINKS: usize = 256;
 
 /// Hides what holds secrets below a home folder, where it would be shown, or could be made. What somebody has listed by
@@ -159,8 +161,9 @@ pub(crate) fn hide_secrets(policy: &mut SandboxPolicy, home: &Path) {
         if paths.is_empty() && !name.ends_with('*') && can_be_made() {
             paths.push(home.join(name));
         }
-        for path in paths.into_iter().flat_map(with_targets) {
-            let is_listed = policy.readable.contains(&path) || policy.writable.contains(&path);
+        for path in paths.into_iter().flat_map(|path| with_targets(path, home)) {
+            let mut listed = policy.readable.iter().chain(&policy.writable).chain(&policy.unlinked);
+            let is_listed = listed.any(|listed| *listed == path);
             if policy.shows(&path) && !is_listed {
                 policy.hidden.push(path);
             }
@@ -168,15 +171,38 @@ pub(crate) fn hide_secrets(policy: &mut SandboxPolicy, home: &Path) {
     }
 }
 
-/// A place with secrets, and the places that it leads to: what lies there is the same.
-fn with_targets(path: PathBuf) -> Vec<PathBuf> {
-    let inner = fs::read_dir(&path).into_iter().flatten().flatten().take(MOST_LINKS);
-    let links = inner.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
-    let targets = links.filter_map(|entry| fs::canonicalize(entry.path()).ok());
+/// A place with secrets, and the places that it leads to: what lies there is the same. What is nearer to it comes first.
+fn with_targets(path: PathBuf, home: &Path) -> Vec<PathBuf> {
     let real = fs::canonicalize(&path).ok().filter(|real| *real != path);
-    let mut places: Vec<PathBuf> = targets.chain(real).collect();
-    places.insert(0, path);
+    // Environments have links to interpreters and nothing of their own that is secret.
+    let is_environment =
+        path.file_name().is_some_and(|name| name.as_encoded_bytes().ends_with(b"virtualenvs"));
+    let mut next: VecDeque<PathBuf> = VecDeque::new();
+    next.extend((!is_environment).then(|| path.clone()));
+    let mut places: Vec<PathBuf> = iter::once(path).chain(real).collect();
+    let mut room = MOST_LINKS;
+    while let Some(folder) = next.pop_front() {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        for entry in entries.take(room) {
+            room -= 1;
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => next.push_back(entry.path()),
+                Ok(kind) if kind.is_symlink() => {
+                    places.extend(fs::canonicalize(entry.path()).ok().filter(|real| !is_of_tool(real, home)));
+                }
+                _ => {}
+            }
+        }
+        if room == 0 {
+            break;
+        }
+    }
     places
+}
+
+/// Whether something is the system's or a tool's, such as a plugin that a store has a link to.
+fn is_of_tool(path: &Path, home: &Path) -> bool {
+    is_of_system(path) || SandboxPolicy::home_places(home).iter().any(|place| path.starts_with(place))
 }
 
 /// What there is of a name.

@@ -22,6 +22,7 @@ use super::leads::leads;
 use super::policy::SandboxPolicy;
 use super::put_aside_name::is_put_aside;
 use super::repository::git_folders;
+use super::tracked;
 use crate::protected::{has_protected_name, is_plans, plans_in};
 use crate::protected_home::{HomePlace, ProtectedHome};
 
@@ -39,7 +40,7 @@ const MOST_PROJECTS: usize = 16;
 
 /// Folders that tools fill with what others wrote, or with what they make of it. Nobody opens one to work in it, they
 /// have more folders than all the rest, and what lies in them must stay as its checksums say. They are not looked into.
-const FILLED_BY_TOOLS: [&str; 19] = [
+pub(super) const FILLED_BY_TOOLS: [&str; 19] = [
     ".cache",
     ".gradle",
     ".mypy_cache",
@@ -143,6 +144,7 @@ pub(in crate::process) fn survey(policy: &SandboxPolicy) -> io::Result<Vec<Proje
         index_of(&root, &home.in_project(&root)).update(inside.filter(kept).collect())
     };
     let mut surveys: Vec<ProjectSurvey> = policy.projects.iter().map(look).collect::<io::Result<_>>()?;
+    tracked::check(policy, &surveys)?;
     for survey in &mut surveys {
         survey.leads = leads(survey, &policy.repositories, policy.home.folder())?;
         survey.leads.extend(other_names(survey));

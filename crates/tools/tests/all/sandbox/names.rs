@@ -14,7 +14,7 @@ use crate::bash::command;
 use crate::harness::{Project, names, tree};
 
 /// A project with files, and with links.
-fn project(files: &[&str], links: &[(&str, &str)]) -> Project {
+pub(super) fn project(files: &[&str], links: &[(&str, &str)]) -> Project {
     let project = Project::new();
     for name in files {
         project.file(name, "old\n");
@@ -110,7 +110,7 @@ async fn a_protected_link_to_the_project_itself_closes_nothing() {
 }
 
 /// A project with settings of git's, and with files.
-fn repository(settings: &str, files: &[&str]) -> Project {
+pub(super) fn repository(settings: &str, files: &[&str]) -> Project {
     let project = project(files, &[]);
     project.file(".git/HEAD", "ref: refs/heads/main\n");
     project.file(".git/config", settings);
@@ -135,10 +135,6 @@ async fn what_the_settings_of_a_repository_name_cannot_be_changed() {
     check("[alias]\n\tx = !sh \\\n./bin/x\n", "bin/x").await;
     check("[include]\n\tpath = ../gitconfig.inc\n", "gitconfig.inc").await;
     check("[includeIf \"gitdir:/x\"]\n\tpath = ../sub/inc\n", "sub/inc").await;
-    // A bare word names a folder only where it is all that a setting says.
-    let project = repository("[alias]\n\tx = !make test\n", &["test/a"]);
-    check_told(&project, "echo new > test/a", &[]).await;
-    assert_eq!(project.text("test/a"), "new\n");
 }
 
 #[tokio::test]

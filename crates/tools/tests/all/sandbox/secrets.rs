@@ -1,11 +1,14 @@
 //! Keys, tokens and other people's work in the home folder: a canary in each, which no command finds.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
 
-use everturn_tools::Scope;
+use everturn_tools::process::sandbox::SandboxSettings;
+use everturn_tools::{Failure, Scope};
 
+use super::places::run;
 use super::{all, enclosed, require_whole};
 use crate::bash::command;
 use crate::harness::Project;
@@ -151,4 +154,85 @@ async fn environments_are_shown_to_the_project_that_they_belong_to() {
     plant(&project.scope.home, &[&poetry, &pipenv]);
     plant(&project.scope.home, &[".cache/pypoetry/virtualenvs/theirs-AAAAAAAA-py3.12/x"]);
     assert_eq!(found(&project).await, [poetry.as_str(), pipenv.as_str()]);
+}
+
+/// A repository of dotfiles that the home folder has links to.
+fn dotfiles(links: &[(&str, &str)]) -> Project {
+    let project = Project::new();
+    for (link, target) in links {
+        project.file(target, "canary\n");
+        let link = project.scope.home.join(link);
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        symlink(project.path(target), link).unwrap();
+    }
+    project
+}
+
+fn git(project: &Project, line: &str) -> String {
+    let line = format!("git -c user.name=n -c user.email=e {line}");
+    let mut shell = std::process::Command::new("sh");
+    let done = shell.args(["-c", &line]).current_dir(&project.scope.worktree).output().unwrap();
+    assert!(done.status.success(), "{line}: {done:?}");
+    String::from_utf8(done.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn what_is_hidden_is_never_committed_as_deleted() {
+    require_whole();
+    let line = "git -c user.name=n -c user.email=e add -A && git -c user.name=n -c user.email=e commit -qm x";
+    for (link, target, hidden) in
+        [(".netrc", "deep/er/netrc", "deep/er/netrc"), (".ssh/id", "ssh/id", "ssh/id")]
+    {
+        let project = dotfiles(&[(link, target)]);
+        project.file("other/deep/er/netrc", "x");
+        git(&project, "init -q");
+        git(&project, "add -A");
+        git(&project, "commit -qm one");
+        project.file("new", "x");
+        let Err(Failure::Failed(said)) = project.run_with(Vec::new(), &enclosed(all()), command(line)).await
+        else {
+            panic!("it ran")
+        };
+        let why = format!("{} is hidden because secrets are kept there", project.path(hidden).display());
+        assert!(said.contains(&why), "{said}");
+        assert_eq!(git(&project, "log --format=%s"), "one\n");
+        // What a person shows is worked with.
+        let settings = SandboxSettings { readable: vec![project.path(hidden)], ..SandboxSettings::default() };
+        let (said, _) = run(&project, &settings, &format!("{line}; cat {target}")).await;
+        assert_eq!(said, "canary\n");
+        assert_eq!(git(&project, "show --format=%s --name-status"), "x\n\nA\tnew\n");
+    }
+    // What git does not track is hidden, and nothing else happens.
+    let project = dotfiles(&[(".netrc", "netrc")]);
+    project.file(".gitignore", "/netrc\n");
+    project.file("sub/netrc", "kept\n");
+    project.file("netrc2", "kept\n");
+    git(&project, "init -q");
+    git(&project, "add -A");
+    let (said, _) =
+        run(&project, &SandboxSettings::default(), &format!("cat netrc; {line}; cat netrc2")).await;
+    assert!(said.ends_with("kept\n") && !said.contains("canary"), "{said}");
+    assert_eq!(git(&project, "ls-files"), ".gitignore\nnetrc2\nsub/netrc\n");
+}
+
+#[tokio::test]
+async fn links_in_a_store_are_followed_at_every_depth() {
+    require_whole();
+    let links = [
+        (".aws/sso/cache/token.json", "aws/token"),
+        (".gnupg/private-keys-v1.d/x.key", "keys/x"),
+        (".local/share/virtualenvs/other-AAAAAAAA/bin/python", "bin/python"),
+    ];
+    let project = dotfiles(&links);
+    // A folder that is linked has links too.
+    project.file("more/key", "canary\n");
+    let home = &project.scope.home;
+    fs::create_dir_all(home.join("real/inner")).unwrap();
+    symlink(project.path("more/key"), home.join("real/inner/key")).unwrap();
+    symlink(home.join("real"), home.join(".kube")).unwrap();
+    fs::create_dir_all(home.join(".docker/cli-plugins")).unwrap();
+    symlink("/usr/bin/env", home.join(".docker/cli-plugins/env")).unwrap();
+    let line = "grep -rl canary .; /usr/bin/env echo there";
+    let (said, _) = run(&project, &SandboxSettings::default(), line).await;
+    assert_eq!(said, "./bin/python\nthere\n");
 }
