@@ -154,17 +154,17 @@ async fn a_link_that_was_put_back_for_one_command_is_not_renamed_by_another() {
     let project = project();
     fs::create_dir(project.path("hooks")).unwrap();
     std::os::unix::fs::symlink("../hooks", project.path(".git/hooks")).unwrap();
-    let one = PausedCommand::start(&project, "one", "rm GEMINI.md .git/hooks", "").await;
+    let one = PausedCommand::start(&project, "one", "rm GEMINI.md .git/hooks", "echo mine > GEMINI.md").await;
     let other = PausedCommand::start(&project, "other", "", "").await;
-    let put_back = [".git/hooks", "GEMINI.md"].map(|name| format!("{name} was put back"));
-    assert_eq!(one.end().await, put_back);
+    let renamed_first = renamed("GEMINI.md", "untrusted").remove(0);
+    assert_eq!(one.end().await, [".git/hooks was put back".to_owned(), renamed_first]);
     assert_eq!(other.end().await, [""; 0]);
     let links = ["GEMINI.md", ".git/hooks"].map(|name| fs::read_link(project.path(name)).unwrap());
     assert_eq!(links, ["sub/file", "../hooks"].map(PathBuf::from));
     // What leads elsewhere is not what was there.
     let one = PausedCommand::start(&project, "third", "rm GEMINI.md", "ln -s /usr GEMINI.md").await;
     let other = PausedCommand::start(&project, "fourth", "", "ln -sf /etc GEMINI.md").await;
-    assert_eq!(other.end().await, renamed("GEMINI.md", "untrusted"));
+    assert_eq!(other.end().await, renamed("GEMINI.md", "untrusted-2"));
     one.end().await;
     assert_eq!(fs::read_link(project.path("GEMINI.md")).unwrap(), PathBuf::from("sub/file"));
 }
