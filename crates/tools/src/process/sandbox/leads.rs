@@ -280,16 +280,20 @@ static KNOWN: Mutex<Vec<KnownLeads>> = Mutex::new(Vec::new());
 /// The same places for tools that change files themselves. Of a project that is too large to be looked through, those that
 /// names at its root lead to, and settings of the repository there.
 pub(crate) fn known_leads(projects: Vec<PathBuf>, home: &ProtectedHome) -> Arc<Vec<PathBuf>> {
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    known.retain(|known| known.since.elapsed() < LATELY);
-    if let Some(known) = known.iter().find(|known| known.projects == projects && known.home == *home) {
+    let all = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let lately = |known: &KnownLeads| known.since.elapsed() < LATELY;
+    let is_it = |known: &KnownLeads| known.projects == projects && known.home == *home;
+    if let Some(known) = all().iter().find(|known| lately(known) && is_it(known)) {
         return Arc::clone(&known.places);
     }
+    // Others must not wait for a project that takes long.
     let places = Arc::new(look(&projects, home));
-    known.truncate(MOST_PROJECTS - 1);
+    let mut all = all();
+    all.retain(|known| lately(known) && !is_it(known));
+    all.truncate(MOST_PROJECTS - 1);
     let found =
         KnownLeads { projects, home: home.clone(), since: Instant::now(), places: Arc::clone(&places) };
-    known.insert(0, found);
+    all.insert(0, found);
     places
 }
 
