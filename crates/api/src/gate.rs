@@ -165,6 +165,28 @@ mod tests {
     }
 
     #[test]
+    fn a_request_says_once_and_in_one_place_whom_it_is_for() {
+        let hosts = Hosts::of(([127, 0, 0, 1], 4096).into());
+        let check = |uri: &str, headers: &[(HeaderName, &str)], expected: bool| {
+            let mut request = Request::builder().uri(uri);
+            for (name, value) in headers {
+                request = request.header(name, *value);
+            }
+            let (parts, ()) = request.body(()).unwrap().into_parts();
+            assert_eq!(hosts.check(&parts).is_ok(), expected, "{uri} {headers:?}");
+        };
+        let (own, other) = ("127.0.0.1:4096", "evil.example:4096");
+        check("/session", &[], false);
+        check("/session", &[(HOST, own)], true);
+        check("/session", &[(HOST, own), (HOST, other)], false);
+        check("/session", &[(HOST, own), (HOST, own)], false);
+        check("/session", &[(HOST, own), (ORIGIN, "http://127.0.0.1:4096"), (ORIGIN, "null")], false);
+        // An address in the request counts before the header.
+        check("http://evil.example:4096/session", &[(HOST, own)], false);
+        check("http://127.0.0.1:4096/session", &[(HOST, other)], true);
+    }
+
+    #[test]
     fn origins_are_the_server_or_listed() {
         for origin in ["http://127.0.0.1:4096", "https://127.0.0.1:4096", "https://app.example.com"] {
             assert!(check("127.0.0.1:4096", Some(origin)), "{origin}");

@@ -161,8 +161,21 @@ mod tests {
             },
             "holds no token",
         );
-        check(|path| mode(path.parent().unwrap(), 0o777), "others may write to the folder");
+        check(
+            |path| {
+                std::fs::write(path, "x".repeat(usize::try_from(LONGEST).unwrap() + 1)).unwrap();
+                mode(path, 0o600);
+            },
+            "holds no token",
+        );
+        for open in [0o777, 0o720, 0o702] {
+            check(|path| mode(path.parent().unwrap(), open), "others may write to the folder");
+        }
         if geteuid().is_root() {
+            check(
+                |path| std::os::unix::fs::chown(path.parent().unwrap(), Some(65534), None).unwrap(),
+                "belongs to somebody else, who could replace",
+            );
             check(
                 |path| {
                     write(path);

@@ -234,6 +234,7 @@ mod tests {
                 "see https://host/a?x=1&api_key=[hidden]&y=2 there",
             ),
             ("https://host/?token=abc", "https://host/?token=[hidden]"),
+            ("https://host/?a=b&Token=abc", "https://host/?a=b&Token=[hidden]"),
         ] {
             assert_eq!(mask(text), expected, "{text}");
         }

@@ -35,6 +35,9 @@ async fn a_denial_that_is_misspelt_or_malformed_asks() {
         (r#"{"permision": {"bash": "deny"}}"#, "bash"),
         (r#"{"Permission": {"read": "deny"}}"#, "read"),
         (r#"{"permissions": "deny"}"#, "read"),
+        (r#"{"permissions": "deny"}"#, "webfetch"),
+        // Agents come before it, and it is about all of them.
+        (r#"{"agent": {"other": {"description": "x"}}, "permissions": {"bash": "deny"}}"#, "bash"),
         (r#"{"permissions": {"deny": ["Bash(rm *)"]}}"#, "bash"),
         (r#"{"rules": {"glob": "deny"}}"#, "glob"),
         (r#"{"disallowedTools": ["bash"]}"#, "bash"),
