@@ -97,7 +97,7 @@ impl Confinement {
     fn settings(&self, config: &Config, policy: &Policy) -> Option<SandboxSettings> {
         let parts = self.machine.parts()?.clone();
         let tools = self.machine.tools()?;
-        let choice = &config.sandbox;
+        let choice = config.sandbox.under(policy);
         let network = network(policy);
         let Paths { state, config, opencode, data, .. } = &*self.paths;
         let ours = [state, config, opencode, data].into_iter().filter(|folder| folder.is_absolute());
@@ -125,7 +125,7 @@ fn network(policy: &Policy) -> SandboxNetwork {
 }
 
 /// The rules for MCP servers: they work for every agent, and go by what the default one may do.
-fn server_policy(config: &Config) -> Policy {
+pub(crate) fn server_policy(config: &Config) -> Policy {
     let agents = config.agents();
     agents.named(&agents.default_name()).map_or_else(|| Policy::new(Vec::new()), |agent| agent.policy.clone())
 }
@@ -224,6 +224,16 @@ mod tests {
             ..usual
         };
         check(more, "build", Some(wider));
+    }
+
+    #[test]
+    fn servers_see_none_of_our_own_folders() {
+        // In them are the token, keys and all conversations.
+        let confined = confinement(whole()).of_servers(&Config::default(), Path::new("/srv/work"));
+        let ServerConfinement::Sandbox(policy) = confined else { panic!("{confined:?}") };
+        let ours = ["state", "config", "opencode", "data"].map(|name| PathBuf::from("/srv/me").join(name));
+        let seen: Vec<&PathBuf> = ours.iter().filter(|folder| !policy.hidden.contains(folder)).collect();
+        assert_eq!(seen, [] as [&PathBuf; 0], "{policy:?}");
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! - `capture`: what a command prints, within bounds
 //! - `confinement`: what a command may do, by what was permitted for it
 //! - `jobs`: commands that go on after their call
+//! - `person_notes`: what the person is told besides the output
 //! - `refusal`: what the sandbox kept from a command
 //! - `running`: a command between its start and its result
 
@@ -31,6 +32,7 @@ use tokio::net::unix::pipe;
 use self::capture::{Capture, Captured};
 use self::confinement::Offers;
 pub use self::jobs::Jobs;
+use self::person_notes::person_notes;
 use self::refusal::CommandPlace;
 use self::running::RunningCommand;
 use crate::bound::OutputLimits;
@@ -46,6 +48,7 @@ use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
 mod capture;
 mod confinement;
 mod jobs;
+mod person_notes;
 mod refusal;
 mod running;
 
@@ -257,11 +260,16 @@ impl BashTool {
             let place = CommandPlace { policy, home: &scope.home, workdir };
             place.refusal(&input.command, exit, &captured.bounded.text, &captured.live)
         });
-        if let Some(refused) = refused {
+        if let Some(refused) = &refused {
             note.push_str(if note.is_empty() { "" } else { " " });
             note.push_str(&refused.told(&offers()));
         }
-        Ok(output(input.command, exit, &note, captured))
+        let mut output = output(input.command, exit, &note, captured);
+        let notes = person_notes(&gone, refused.as_ref());
+        if !notes.is_empty() {
+            output.metadata.insert("notes".to_owned(), json!(notes));
+        }
+        Ok(output)
     }
 
     /// Starts the shell, with both outputs on one pipe. No other shell will do: what was permitted is what bash makes

@@ -6,13 +6,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{io, process};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::regular_file::{self, SpecialFile};
@@ -102,6 +102,27 @@ impl OpenFolder {
         Ok((self.below(name)?, fresh))
     }
 
+    /// The folder at a path whose links are followed: for the one that everything else is reached from.
+    pub(crate) fn at(path: &Path) -> io::Result<Self> {
+        let flags = NAMED | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self(retry_on_intr(|| rustix::fs::openat(CWD, path, flags, Mode::empty()))?))
+    }
+
+    /// A folder somewhere below, which the path must lead to without any link; an empty one is the folder itself.
+    pub(crate) fn beneath(&self, below: &Path) -> io::Result<Self> {
+        let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+        Ok(Self(open_beneath(&self.0, below, NAMED | OFlags::DIRECTORY)?))
+    }
+
+    /// The same, making those folders that are missing.
+    pub(crate) fn make_beneath(&self, below: &Path) -> io::Result<Self> {
+        let mut folder = self.beneath(Path::new(""))?;
+        for name in below {
+            (folder, _) = folder.enter(name)?;
+        }
+        Ok(folder)
+    }
+
     fn root() -> io::Result<Self> {
         let flags = NAMED | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self(retry_on_intr(|| rustix::fs::openat(CWD, "/", flags, Mode::empty()))?))
@@ -135,14 +156,24 @@ impl OpenFolder {
         Ok((file, meta))
     }
 
-    fn kind(&self, name: &OsStr) -> io::Result<FileType> {
-        let stat = retry_on_intr(|| rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW))?;
-        Ok(FileType::from_raw_mode(stat.st_mode))
+    /// What the system says of a name, whatever a link there leads to.
+    pub(crate) fn stat(&self, name: &OsStr) -> io::Result<Stat> {
+        Ok(retry_on_intr(|| rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW))?)
+    }
+
+    /// What is at a name, whatever a link there leads to.
+    pub(crate) fn kind(&self, name: &OsStr) -> io::Result<FileType> {
+        Ok(FileType::from_raw_mode(self.stat(name)?.st_mode))
+    }
+
+    /// Where a link leads, in bytes.
+    pub(crate) fn read_link(&self, name: &OsStr) -> io::Result<Vec<u8>> {
+        Ok(retry_on_intr(|| rustix::fs::readlinkat(&self.0, name, Vec::new()))?.into_bytes())
     }
 
     /// What the system knows a file by, whatever its name.
     pub(crate) fn identity(&self, name: &OsStr) -> io::Result<FileIdentity> {
-        let stat = retry_on_intr(|| rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW))?;
+        let stat = self.stat(name)?;
         Ok(FileIdentity { device: stat.st_dev, inode: stat.st_ino })
     }
 
@@ -157,6 +188,23 @@ impl OpenFolder {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// A new link under a name that nobody uses.
+    pub(crate) fn stage_link(&self, target: &[u8]) -> io::Result<OsString> {
+        loop {
+            let name = unused();
+            match retry_on_intr(|| rustix::fs::symlinkat(OsStr::from_bytes(target), &self.0, &name)) {
+                Ok(()) => return Ok(name),
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Gives a file another name, also where something else has it.
+    pub(crate) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&self.0, from, &self.0, to)?)
     }
 
     /// Gives a file a name that is free.
@@ -208,6 +256,11 @@ impl OpenFolder {
         Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::empty())?)
     }
 
+    /// Removes a folder that is empty.
+    pub(crate) fn remove_folder(&self, name: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)
+    }
+
     /// Syncs the names in the folder to disk.
     pub(crate) fn sync(&self) -> io::Result<()> {
         let listed = match self.listed() {
@@ -220,6 +273,26 @@ impl OpenFolder {
             Err(Errno::INVAL) => Ok(()),
             other => Ok(other?),
         }
+    }
+
+    /// The names in the folder, and whether each is a folder; a link is none.
+    pub(crate) fn names(&self) -> io::Result<Vec<(OsString, bool)>> {
+        let mut names = Vec::new();
+        for entry in Dir::new(self.listed()?)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            let name = OsStr::from_bytes(name);
+            let kind = match entry.file_type() {
+                // Not every file system tells.
+                FileType::Unknown => self.kind(name).unwrap_or(FileType::Unknown),
+                kind => kind,
+            };
+            names.push((name.to_owned(), kind.is_dir()));
+        }
+        Ok(names)
     }
 
     /// The names in the folder, and whether each is a folder or a link to one.
@@ -241,6 +314,34 @@ impl OpenFolder {
         }
         Ok(entries)
     }
+}
+
+impl AsFd for OpenFolder {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Opens what is somewhere below a folder; no link on the way is followed, and none at the end.
+pub(crate) fn open_beneath(folder: impl AsFd, below: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::ResolveFlags;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        match retry_on_intr(|| rustix::fs::openat2(&folder, below, flags, Mode::empty(), resolve)) {
+            // An old kernel, or a sandbox that does not know the call.
+            Err(Errno::NOSYS | Errno::PERM) => {}
+            other => return Ok(other?),
+        }
+    }
+    let step = NAMED | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut folder = rustix::io::dup(&folder)?;
+    for name in below.parent().unwrap_or(Path::new("")).components() {
+        folder = rustix::fs::openat(&folder, name.as_os_str(), step, Mode::empty())?;
+    }
+    let name = below.file_name().unwrap_or(OsStr::new("."));
+    Ok(rustix::fs::openat(&folder, name, flags, Mode::empty())?)
 }
 
 /// The names on the way from the root.

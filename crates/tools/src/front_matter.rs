@@ -58,6 +58,12 @@ pub(crate) fn read(text: &str) -> Result<FrontMatterText<'_>, String> {
     Ok(FrontMatterText { fields, rest: rest.trim() })
 }
 
+/// Whether a text begins with front matter.
+#[must_use]
+pub fn is_there(text: &str) -> bool {
+    split(text).is_some()
+}
+
 /// The fields of a text and what follows them. A text without front matter has no fields.
 ///
 /// # Errors

@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 const FILES: [&str; 3] = [".gitignore", ".ignore", ".git/info/exclude"];
 
 /// The most bytes of rules that are read for one file: those of all folders above it together.
-const RULES_MAX: u64 = 64 * 1024;
+pub(crate) const RULES_MAX: u64 = 64 * 1024;
 
 /// The longest file in which git says where something is.
 const POINTER_MAX: u64 = 4096;
@@ -40,15 +40,36 @@ fn bytes(open: impl AsFd, folder: &Path) -> Option<u64> {
 
 /// The rules of a worktree or a submodule, whose `.git` is a file that leads to them.
 fn elsewhere(open: impl AsFd, git: &Path) -> Option<u64> {
+    led_to(open, git)?.map_or(Some(0), |exclude| size(CWD, &exclude))
+}
+
+/// Where the rules of a worktree or a submodule are, whose `.git` is a file that leads to them; nothing at all if what
+/// says so is not short or not ordinary.
+pub(crate) fn led_to(open: impl AsFd, git: &Path) -> Option<Option<PathBuf>> {
     let is_file = |found: rustix::fs::Stat| FileType::from_raw_mode(found.st_mode).is_file();
     if !rustix::fs::statat(&open, git, AtFlags::empty()).is_ok_and(is_file) {
-        return Some(0);
+        return Some(None);
     }
     let led = |text: String| text.lines().next()?.strip_prefix("gitdir: ").map(PathBuf::from);
-    let Some(led) = pointer(&open, git)?.and_then(led) else { return Some(0) };
+    let Some(led) = pointer(&open, git)?.and_then(led) else { return Some(None) };
     let common = |text: String| text.lines().next().map(|line| led.join(line));
-    let Some(common) = pointer(CWD, &led.join("commondir"))?.and_then(common) else { return Some(0) };
-    size(CWD, &common.join("info/exclude"))
+    let common = pointer(CWD, &led.join("commondir"))?.and_then(common);
+    Some(common.map(|common| common.join("info/exclude")))
+}
+
+/// The rules in a file, none if there is no such file; nothing at all if it is no ordinary one, or has more bytes than
+/// `most`. Links are followed: nobody is shown what is read, and people have their rules elsewhere.
+pub(crate) fn read(open: impl AsFd, path: &Path, most: u64) -> Option<Vec<u8>> {
+    if size(&open, path)? == 0 {
+        return Some(Vec::new());
+    }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let Ok(file) = rustix::fs::openat(&open, path, flags, Mode::empty()) else { return Some(Vec::new()) };
+    // It may be another one by now.
+    let is_file = rustix::fs::fstat(&file).is_ok_and(|now| FileType::from_raw_mode(now.st_mode).is_file());
+    let mut rules = Vec::new();
+    let read = is_file.then(|| File::from(file).take(most + 1).read_to_end(&mut rules))?;
+    (read.is_ok() && rules.len() as u64 <= most).then_some(rules)
 }
 
 /// What is in a short file, if there is one; nothing at all if it is not short or not ordinary.

@@ -5,12 +5,12 @@
 //! person's read by naming a link after it, or in its configuration. The person's own folders may hold links to
 //! wherever they like, and the person's own configuration may name whatever it likes.
 
-use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
-use std::{fs, io};
 
-use crate::regular_file;
+use crate::folder::OpenFolder;
+use crate::regular_file::{self, OpenError};
 
 /// The largest file of instructions, and the largest skill.
 pub const TEXT_MAX: u64 = 1024 * 1024;
@@ -144,7 +144,23 @@ pub fn text(path: &Path, within: Option<&Path>) -> Result<Option<String>, String
         Err(error) => return Err(failed(&error)),
         Ok(_) => {}
     }
-    let (file, meta) = match regular_file::open(path) {
+    let opened = match within {
+        None => regular_file::open(path),
+        Some(root) => {
+            let root = fs::canonicalize(root).map_err(|error| failed(&error))?;
+            match fs::canonicalize(path) {
+                Ok(real) if real.starts_with(&root) => open_real(&real),
+                Ok(_) => {
+                    return Err(failed(
+                        &"it leads out of the project, and is therefore not read: replace the link by a file, or \
+                          remove it",
+                    ));
+                }
+                Err(error) => Err(OpenError::Io(error)),
+            }
+        }
+    };
+    let (file, _) = match opened {
         Ok(opened) => opened,
         Err(error) if error.is_absent() && fs::symlink_metadata(path).is_ok() => {
             return Err(failed(&"it is a link that leads nowhere"));
@@ -152,18 +168,6 @@ pub fn text(path: &Path, within: Option<&Path>) -> Result<Option<String>, String
         Err(error) if error.is_absent() => return Ok(None),
         Err(error) => return Err(failed(&error)),
     };
-    if let Some(root) = within {
-        // Looked at after opening, and compared with what was opened: a link that is changed in between is noticed.
-        let real = fs::canonicalize(path).map_err(|error| failed(&error))?;
-        let root = fs::canonicalize(root).map_err(|error| failed(&error))?;
-        let same = fs::symlink_metadata(&real)
-            .is_ok_and(|found| (found.dev(), found.ino()) == (meta.dev(), meta.ino()));
-        if !real.starts_with(&root) || !same {
-            return Err(failed(
-                &"it leads out of the project, and is therefore not read: replace the link by a file, or remove it",
-            ));
-        }
-    }
     let mut bytes = Vec::new();
     file.take(TEXT_MAX + 1).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
     if bytes.len() as u64 > TEXT_MAX {
@@ -172,7 +176,38 @@ pub fn text(path: &Path, within: Option<&Path>) -> Result<Option<String>, String
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
+/// Opens a file at a path without links. One that was put there since leads nowhere: programs of agents may run.
+fn open_real(real: &Path) -> Result<(File, Metadata), OpenError> {
+    let folder = OpenFolder::reach(real.parent().unwrap_or(real))?;
+    folder.open(real.file_name().unwrap_or_default())
+}
+
 /// Whether there is nothing at a path; so it is when a file stands where a folder should be.
 pub(crate) fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_link_put_on_the_way_to_a_judged_file_leads_nowhere() {
+        // What was opened by path was compared with a path that could lead elsewhere by then, and back again.
+        let base = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(base.path()).unwrap();
+        for folder in ["project/sub", "outside"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+            fs::write(root.join(folder).join("AGENTS.md"), folder).unwrap();
+        }
+        let file = root.join("project/sub/AGENTS.md");
+        let read = || text(&file, Some(&root.join("project")));
+        assert_eq!(read(), Ok(Some("project/sub".to_owned())));
+        fs::rename(root.join("project/sub"), root.join("project/moved")).unwrap();
+        symlink(root.join("outside"), root.join("project/sub")).unwrap();
+        assert!(open_real(&file).is_err());
+        assert!(read().unwrap_err().contains("leads out of the project"));
+    }
 }

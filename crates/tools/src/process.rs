@@ -20,6 +20,11 @@
 //! - `environment`: variables that programs must not see
 //! - [`sandbox`]: what a program sees, changes and reaches, where it is not everything
 
+#![cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, reason = "much of it is for supervisors and sandboxes, which there are on Linux alone")
+)]
+
 #[cfg(target_os = "linux")]
 mod announcement;
 mod control;

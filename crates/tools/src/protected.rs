@@ -4,8 +4,10 @@
 //! it. So changing one asks, also where edits are allowed, and a sandbox keeps commands from it. Reading one is harmless.
 //! What git keeps in `.git` is judged by [`crate::scope`].
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
+use std::sync::LazyLock;
 
 /// Names of files and folders, wherever in a project they are. A folder stands for all that is in it, `*` for any text in
 /// a name, and what is before a slash for the folder that it must lie in.
@@ -46,6 +48,7 @@ const NAMES: [&[&str]; 6] = [
         ".kiro",
         ".mcp.json",
         ".opencode",
+        ".openhands",
         ".qwen",
         ".roo",
         ".rooignore",
@@ -74,6 +77,7 @@ const NAMES: [&[&str]; 6] = [
         "*.code-workspace",
         "*.sublime-project",
         "*.sublime-workspace",
+        ".codesandbox",
         ".devcontainer",
         ".devcontainer.json",
         ".dir-locals-2.el",
@@ -85,6 +89,7 @@ const NAMES: [&[&str]; 6] = [
         ".gvimrc",
         ".helix",
         ".idea",
+        ".idx",
         ".lvimrc",
         ".nvim",
         ".nvim.lua",
@@ -108,6 +113,7 @@ const NAMES: [&[&str]; 6] = [
         ".husky",
         ".huskyrc*",
         ".jj/repo/config.toml",
+        ".lazygit.yml",
         ".lefthook",
         ".lefthook-local",
         ".lefthook-local.json*",
@@ -205,14 +211,18 @@ const NAMES: [&[&str]; 6] = [
         ".travis.yml",
         ".woodpecker",
         ".woodpecker.*",
+        ".zuul.d",
+        ".zuul.yaml",
         "Jenkinsfile",
         "Jenkinsfile.*",
         "appveyor.yml",
         "azure-pipelines*.y*ml",
         "bitbucket-pipelines.yml",
+        "bitrise.yml",
         "buildspec.y*ml",
         "cloudbuild.y*ml",
         "codefresh.yml",
+        "codemagic.yaml",
         "wercker.yml",
     ],
 ];
@@ -222,7 +232,7 @@ const EXCEPTION: [&str; 2] = [".opencode", "plans"];
 
 /// Names in a folder of git's by which git is made to run programs, or to look elsewhere. For files of git's the tools
 /// ask about everything; a program must be able to change the rest, or nothing could be committed.
-pub(crate) const IN_GIT: [&str; 9] = [
+pub(crate) const IN_GIT: [&str; 10] = [
     "branches",
     "commondir",
     "config",
@@ -231,6 +241,7 @@ pub(crate) const IN_GIT: [&str; 9] = [
     "hooks",
     "info/attributes",
     "info/sparse-checkout",
+    "lazygit.yml",
     "remotes",
 ];
 
@@ -239,16 +250,35 @@ fn names() -> impl Iterator<Item = &'static str> {
     NAMES.into_iter().flatten().copied()
 }
 
+/// A name of the list: the last part of it, and what is before the slash.
+struct KnownName {
+    last: &'static str,
+    above: &'static str,
+}
+
+/// The names by the first letter of the last part, a small one, and at `*` those that begin with any text. Every name in
+/// every project is looked up here, and almost none is one of them.
+static BY_FIRST: LazyLock<HashMap<u8, Vec<KnownName>>> = LazyLock::new(|| {
+    let mut by_first: HashMap<u8, Vec<KnownName>> = HashMap::new();
+    for known in names() {
+        let (above, last) = known.rsplit_once('/').unwrap_or(("", known));
+        let first = last.bytes().next().unwrap_or_default().to_ascii_lowercase();
+        by_first.entry(first).or_default().push(KnownName { last, above });
+    }
+    by_first
+});
+
 /// Whether what lies at a path of a project has a protected name itself, and so is protected with all that is in it but
 /// for the exception. Some file systems do not tell capitals from small letters.
 #[must_use]
 pub fn has_protected_name(below_project: &Path) -> bool {
     let Some(last) = below_project.file_name() else { return false };
-    names().any(|known| {
-        let (above, name) = known.rsplit_once('/').unwrap_or(("", known));
-        is_like(name, last) && {
+    let first = last.as_encoded_bytes().first().map(u8::to_ascii_lowercase);
+    let known = first.into_iter().chain([b'*']).filter_map(|first| BY_FIRST.get(&first)).flatten();
+    known.into_iter().any(|known| {
+        is_like(known.last, last) && {
             let mut folders = below_project.iter().rev().skip(1);
-            let mut above = above.rsplit('/').filter(|name| !name.is_empty());
+            let mut above = known.above.rsplit('/').filter(|name| !name.is_empty());
             above.all(|name| folders.next().is_some_and(|folder| is_like(name, folder)))
         }
     })

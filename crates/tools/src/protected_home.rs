@@ -50,7 +50,14 @@ impl ProtectedHome {
         let inside = |path: &&PathBuf| path.starts_with(folder) && path.as_path() != folder;
         let open = open.into_iter().filter(inside).cloned().collect();
         let usual = PROGRAMS.map(|name| folder.join(name));
-        let programs = usual.into_iter().chain(programs.into_iter().filter(inside).cloned()).collect();
+        // The home folder may be a link, and they may be named by where it leads, or the other way round.
+        let real = fs::canonicalize(folder).ok();
+        let by_name = |path: &PathBuf| {
+            let found = || Some(folder.join(fs::canonicalize(path).ok()?.strip_prefix(real.as_ref()?).ok()?));
+            if path.starts_with(folder) { Some(path.clone()) } else { found() }
+        };
+        let programs = programs.into_iter().filter_map(by_name).filter(|path| path != folder);
+        let programs = usual.into_iter().chain(programs).collect();
         Self { folder: folder.to_owned(), open, programs }
     }
 
@@ -147,6 +154,34 @@ mod tests {
                 (home.place(Path::new("/.x")), home.is_in(Path::new("/"))),
                 (HomePlace::Ordinary, false)
             );
+        }
+    }
+
+    #[test]
+    fn a_home_folder_that_a_link_leads_to_is_protected_by_its_real_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        fs::create_dir(base.join("real")).unwrap();
+        std::os::unix::fs::symlink("real", base.join("me")).unwrap();
+        let [open, programs] = [".cache", "tools"].map(|name| [base.join("me").join(name)]);
+        let home = ProtectedHome::new(&base.join("me"), &open, &programs).real();
+        let places =
+            [".bashrc", ".cache/x", "tools", "src"].map(|name| home.place(&base.join("real").join(name)));
+        let expected = [HomePlace::Protected, HomePlace::Open, HomePlace::Protected, HomePlace::Ordinary];
+        assert_eq!(places, expected);
+    }
+
+    #[test]
+    fn programs_are_found_by_every_name_of_the_home_folder() {
+        // They could be changed where `PATH` names the real folder, and `HOME` a link to it.
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(base.join("real/scripts")).unwrap();
+        std::os::unix::fs::symlink("real", base.join("me")).unwrap();
+        for (home, programs) in [("me", "real"), ("real", "me"), ("me", "me")] {
+            let home = ProtectedHome::new(&base.join(home), [], [&base.join(programs).join("scripts")]);
+            assert_eq!(home.real().place(&base.join("real/scripts/x")), HomePlace::Protected);
+            assert_eq!(home.real().place(&base.join("real/other")), HomePlace::Ordinary);
         }
     }
 }

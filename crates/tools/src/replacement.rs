@@ -18,6 +18,8 @@ use rustix::fs::{Gid, Mode, Uid};
 use tokio_util::sync::CancellationToken;
 
 use crate::folder::{CreatedFolder, FileIdentity, OpenFolder};
+#[cfg(target_os = "linux")]
+use crate::process::sandbox::note_made;
 use crate::regular_file::{self, Fingerprint};
 use crate::target::{FileRights, Target};
 use crate::tool::Failure;
@@ -143,6 +145,10 @@ pub(crate) fn apply(changes: &[FileChange<'_>], cancel: &CancellationToken) -> R
         return Err(ReplacementError { path, cause: ReplacementCause::Io(error), left });
     }
     steps.settle();
+    #[cfg(target_os = "linux")]
+    for (change, (bytes, _)) in changes.iter().filter_map(|change| Some((change, change.content?))) {
+        note_made(change.target.real(), bytes);
+    }
     Ok(())
 }
 
@@ -349,20 +355,6 @@ impl ReplacementStep {
         let kept = self.real.with_file_name(&aside);
         Err(io::Error::other(format!("what was there instead is kept in {}", kept.display())))
     }
-}
-
-/// Writes a file that is ready to be renamed to its place in the same folder.
-pub(crate) fn stage(parent: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<tempfile::NamedTempFile> {
-    let mut staged = tempfile::Builder::new()
-        .prefix(STAGED)
-        .permissions(fs::Permissions::from_mode(mode.unwrap_or(NEW_MODE)))
-        .tempfile_in(parent)?;
-    staged.write_all(bytes)?;
-    if let Some(mode) = mode {
-        // Once more, because the process's mask took bits away at creation.
-        staged.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
-    }
-    Ok(staged)
 }
 
 #[cfg(test)]

@@ -139,11 +139,13 @@ impl Scope {
             path.starts_with(root)
                 && (protected::is_protected_in(root, path) || home.in_project(root).closes(path))
         };
-        self.roots()
-            .any(|root| is_one(&home, root, target.path()) || is_one(&real_home, &real(root), target.real()))
-            || known_leads(self.roots().cloned().collect(), &home)
-                .iter()
-                .any(|place| target.real().starts_with(place))
+        let is_named = self
+            .roots()
+            .any(|root| is_one(&home, root, target.path()) || is_one(&real_home, &real(root), target.real()));
+        // Nothing that leads to a whole project protects it. Commands begin there, and look at all of it once more.
+        let is_whole = || self.roots().all(|root| target.real() == real(root));
+        let leads = || known_leads(self.roots().cloned().collect(), &home);
+        is_named || !is_whole() && leads().iter().any(|place| target.real().starts_with(place))
     }
 
     /// The same for one that is not in the project.

@@ -28,10 +28,13 @@ use self::manifest::ManifestEntry;
 pub use self::restore::{RestoreReport, SkipReason, SkippedFile, SnapshotPlan};
 use self::store::SnapshotStore;
 use crate::patch::{FileStatus, PatchHeader, unified};
+#[cfg(target_os = "linux")]
+use crate::process::sandbox::{ProjectRecording, UnsettledPlaces};
 
 mod index;
 mod manifest;
 mod restore;
+mod rules;
 mod store;
 mod walk;
 
@@ -191,10 +194,16 @@ impl Snapshots {
 
     /// Stores the worktree as it is now.
     ///
-    /// Ignored files, `.git` and files too large are left out. A file that cannot be read is left out too.
+    /// Ignored files, `.git` and files too large are left out. A file that cannot be read is left out too. What a
+    /// program of an agent that still runs may have made at a protected place is marked, and never put back.
     pub fn capture(&self) -> Result<TreeId, SnapshotError> {
         let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
-        let tree = walk::capture(&self.store, &self.worktree, self.bounds, &mut index)?;
+        #[cfg(target_os = "linux")]
+        let recording = ProjectRecording::begin(&self.worktree);
+        #[allow(unused_mut, reason = "elsewhere nothing runs in a sandbox")]
+        let mut tree = walk::capture(&self.store, &self.worktree, self.bounds, &mut index)?;
+        #[cfg(target_os = "linux")]
+        mark_unsettled(&mut tree, &recording.end());
         self.store.put_tree(&tree)
     }
 
@@ -227,8 +236,8 @@ impl Snapshots {
 
     /// Puts files back as a plan says, and reports what it did.
     ///
-    /// Only files that are still as the plan expects are touched: what a person changed since stays. Doing
-    /// the same plan again after a crash completes it.
+    /// Only files that are still as the plan expects are touched: what a person changed since stays. What a program
+    /// may have made at a protected place is not put there again. Doing the same plan again after a crash completes it.
     pub fn restore(&self, plan: &SnapshotPlan) -> Result<RestoreReport, SnapshotError> {
         restore::restore(&self.store, &self.worktree, plan)
     }
@@ -255,6 +264,20 @@ impl Snapshots {
     }
 }
 
+/// Marks what programs of agents that still run may have made at protected places.
+#[cfg(target_os = "linux")]
+fn mark_unsettled(tree: &mut FileTree, places: &UnsettledPlaces) {
+    if places.is_empty() {
+        return;
+    }
+    let path = |bytes| Path::new(OsStr::from_bytes(bytes));
+    let is_git = |folder: &Path| tree.contains_key(folder.join("HEAD").as_os_str().as_bytes());
+    let marked: Vec<Vec<u8>> = tree.keys().filter(|file| places.has(path(file), is_git)).cloned().collect();
+    for file in marked {
+        tree.entry(file).and_modify(|entry| *entry = entry.unsettled());
+    }
+}
+
 /// A file that differs between two trees.
 #[derive(Debug)]
 struct TreeChange {
@@ -268,7 +291,11 @@ fn changes(from: FileTree, mut to: FileTree) -> Vec<TreeChange> {
         .into_iter()
         .filter_map(|(path, from)| {
             let to = to.remove(&path);
-            (to != Some(from)).then_some(TreeChange { path, from: Some(from), to })
+            (to.map(ManifestEntry::unmarked) != Some(from.unmarked())).then_some(TreeChange {
+                path,
+                from: Some(from),
+                to,
+            })
         })
         .collect();
     changes.extend(to.into_iter().map(|(path, to)| TreeChange { path, from: None, to: Some(to) }));

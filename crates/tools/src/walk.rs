@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
 use ignore::WalkBuilder;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, OFlags};
 use tokio_util::sync::CancellationToken;
 
-use crate::folder::OpenFolder;
+use crate::folder::{OpenFolder, open_beneath};
 use crate::ignore_rules;
 use crate::replacement::STAGED;
 use crate::scope::{self, PathAccess, Scope};
@@ -173,7 +173,8 @@ impl SearchTree {
 
     /// Opens a file below the folder; no link on the way is followed, and opening never waits.
     pub(crate) fn open(&self, below: &Path) -> io::Result<File> {
-        self.beneath(below, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY).map(File::from)
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        open_beneath(&*self.dir, below, flags).map(File::from)
     }
 
     /// Whether a path that was found is below the folder without any link on the way.
@@ -182,29 +183,7 @@ impl SearchTree {
         let flags = OFlags::PATH;
         #[cfg(not(target_os = "linux"))]
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        self.beneath(below, flags).is_ok()
-    }
-
-    fn beneath(&self, below: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        #[cfg(target_os = "linux")]
-        {
-            use rustix::fs::ResolveFlags;
-            use rustix::io::Errno;
-            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-            match rustix::fs::openat2(&*self.dir, below, flags, Mode::empty(), resolve) {
-                // An old kernel, or a sandbox that does not know the call.
-                Err(Errno::NOSYS | Errno::PERM) => {}
-                other => return Ok(other?),
-            }
-        }
-        let step = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut folder = rustix::io::dup(&*self.dir)?;
-        for name in below.parent().unwrap_or(Path::new("")).components() {
-            folder = rustix::fs::openat(&folder, name.as_os_str(), step, Mode::empty())?;
-        }
-        let name = below.file_name().unwrap_or_default();
-        Ok(rustix::fs::openat(&folder, name, flags, Mode::empty())?)
+        open_beneath(&*self.dir, below, flags).is_ok()
     }
 
     /// Counts something that could not be read.

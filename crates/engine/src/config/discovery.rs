@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use everturn_model::Map;
+use everturn_model::permission::{Policy, Rule};
 use everturn_tools::places::{ConfigOrigin, NamedPath};
 use everturn_tools::websearch::SearchService;
 use serde_json::Value;
@@ -248,8 +249,8 @@ impl ConfigReading<'_> {
         let mut config = Config::read(raw);
         config.key_variables = key_variables;
         config.websearch = websearch;
-        config.sandbox = self.sandbox(layers);
         take_rules(&mut config, layers);
+        config.sandbox = self.sandbox(layers, &config.rules.person);
         take_agents(&mut config, layers);
         config.instructions = lists(layers, |values| values.get("instructions"));
         config.skills = lists(layers, |values| values.get("skills")?.get("paths"));
@@ -257,18 +258,27 @@ impl ConfigReading<'_> {
     }
 
     /// How far programs are confined: what the person says, and what a project may.
-    fn sandbox(&self, layers: &ConfigLayers) -> SandboxChoice {
+    fn sandbox(&mut self, layers: &ConfigLayers, rules: &[Rule]) -> SandboxChoice {
         let mut person = merged(&layers.first);
         merge(&mut person, merged(&layers.last));
         let project = layers.granted.get("sandbox").or_else(|| layers.request.allowed.get("sandbox"));
         // What is wrong with it was told of the files.
         let (person, _) = SandboxWish::read(person.get("sandbox"), &self.sources.home);
         let (project, _) = SandboxWish::read(project, &self.sources.home);
-        let of_person = person.strength == Some(SandboxStrength::Off);
-        let choice = SandboxWish::settle(person, project);
+        let mut choice = SandboxWish::settle(person, project);
+        let policy = Policy::new(rules.to_vec());
+        for refusal in choice.refusals(&policy) {
+            let path: Vec<String> = ["sandbox".to_owned()].into_iter().chain(refusal.key).collect();
+            let layer = layers.brought.iter().rev().find(|layer| layer.says(&path));
+            self.problems.extend(layer.map(|layer| layer.problem(&path, refusal.what)));
+        }
+        if choice.is_off_by_project {
+            choice.strength = choice.under(&policy).strength;
+            choice.is_off_by_project = choice.strength == SandboxStrength::Off;
+        }
         let off_by = (choice.strength == SandboxStrength::Off).then(|| {
             let own = || layers.person_file_of("sandbox").unwrap_or_else(|| "the environment".to_owned());
-            if of_person { own() } else { PROJECT.to_owned() }
+            if choice.is_off_by_project { PROJECT.to_owned() } else { own() }
         });
         SandboxChoice { off_by, ..choice }
     }

@@ -7,7 +7,7 @@ use everturn_tools::patch::{self, PatchHeader};
 use serde_json::{Value, json};
 
 use super::trust::digest;
-use super::{Config, Trust};
+use super::{Config, Trust, sandbox_limits};
 
 /// A thing that a project asks for and nobody has trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct HeldItem {
     /// Its name, such as `model` or `mcp.docs`.
     pub name: String,
     /// What a person lets happen by trusting it.
-    pub words: &'static str,
+    pub words: String,
     /// What it says, as it was written.
     pub content: HeldContent,
     /// What it says, in short.
@@ -53,7 +53,7 @@ impl HeldItem {
                 HeldContent::Diff(changed.flat_map(|line| [line, "\n"]).collect())
             }
         };
-        Self { name: name.to_owned(), words: words(name), content, digest: digest(value) }
+        Self { name: name.to_owned(), words: words(name, value), content, digest: digest(value) }
     }
 }
 
@@ -77,8 +77,11 @@ fn pretty(value: &Value) -> String {
     text
 }
 
-fn words(name: &str) -> &'static str {
-    match name.split('.').next().unwrap_or(name) {
+fn words(name: &str, value: &Value) -> String {
+    if name == "sandbox" {
+        return sandbox_limits::words(value);
+    }
+    let words = match name.split('.').next().unwrap_or(name) {
         "agent" => "an agent with a model, rules or settings of its own",
         "command" => "a command that runs programs or chooses a model",
         "default_agent" => "which agent answers",
@@ -88,13 +91,13 @@ fn words(name: &str) -> &'static str {
         "model" | "small_model" => "which model answers, and who gets the conversation",
         "permission" => "rules that allow more than you do",
         "provider" => "where conversations and keys are sent, and which keys",
-        "sandbox" => "how far commands are confined",
         "skills" => "skills outside the project",
         "snapshot" => "whether changes of files can be undone",
         "tool_output" => "how much of an output the model sees",
         "websearch" => "where searches are sent",
         _ => "a setting",
-    }
+    };
+    words.to_owned()
 }
 
 #[cfg(test)]
@@ -106,7 +109,7 @@ mod tests {
         let check = |before: Option<&Value>, content: HeldContent| {
             let value = json!({"type": "local", "command": ["docs"]});
             let item = HeldItem::new("mcp.docs", &value, before);
-            let words = "a program that is started here, or an address that is called";
+            let words = "a program that is started here, or an address that is called".to_owned();
             let expected = HeldItem { name: "mcp.docs".into(), words, content, digest: digest(&value) };
             assert_eq!(item, expected);
         };
@@ -116,5 +119,20 @@ mod tests {
             " {\n   \"type\": \"local\",\n   \"command\": [\n-    \"old\"\n+    \"docs\"\n   ]\n }\n";
         let before = json!({"type": "local", "command": ["old"]});
         check(Some(&before), HeldContent::Diff(changed.to_owned()));
+    }
+
+    #[test]
+    fn what_is_opened_is_said_in_words() {
+        let check = |value: Value, expected: &str| {
+            assert_eq!(HeldItem::new("sandbox", &value, None).words, expected, "{value}");
+        };
+        let off = "the sandbox is switched off: commands can read and change all that you can";
+        check(json!("off"), off);
+        check(json!({"mode": "off", "readable": ["~/x"]}), off);
+        check(json!("workspace"), "how far commands are confined");
+        check(
+            json!({"readable": ["~/.ssh", "/srv/x"], "writable": ["~/other"]}),
+            "commands can read ~/.ssh, /srv/x and change ~/other besides the project",
+        );
     }
 }

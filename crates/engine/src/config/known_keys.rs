@@ -123,33 +123,53 @@ pub(super) const OTHERS: [(&str, bool, KeyLevel); 5] = [
 /// The agents that nobody has to configure.
 pub(super) const BUILTIN_AGENTS: [&str; 5] = ["build", "plan", "general", "explore", "title"];
 
+/// What people call all agents, or the one that they work with.
+pub(super) const ALL_AGENTS: [&str; 10] =
+    ["", "agent", "all", "any", "default", "every", "everyone", "global", "main", "primary"];
+
 /// What a word has in it that says what may be done, whatever else it is called in other programs.
 const RESTRICTING_STEMS: [&str; 2] = ["permi", "sandbox"];
 
 /// The same where it is said what may not be done, so that `true` forbids and `false` does not.
-const FORBIDDING_STEMS: [&str; 10] = [
+const FORBIDDING_STEMS: [&str; 14] = [
+    "allowlist",
     "approv",
+    "blacklist",
     "confirm",
     "denied",
     "deny",
     "disallow",
     "forbid",
+    "lockdown",
     "read_only",
     "readonly",
     "restrict",
     "untrust",
+    "whitelist",
 ];
+
+/// What turns around a word that says that somebody is asked: `auto_approve` and `skip_confirmation` ask nobody, and
+/// `no_auto_approve` asks again.
+const ASKING_STEMS: [&str; 2] = ["approv", "confirm"];
+const TURNING_STEMS: [&str; 8] = ["auto", "bypass", "disabl", "dont", "never", "no_", "skip", "without"];
+
+/// What a word has in it that lets something happen, so that `false` forbids it.
+const PERMITTING_STEMS: [&str; 2] = ["allow", "trust"];
+const PERMITTING_WORDS: [&str; 4] = ["allow", "allowed", "trust", "trusted"];
 
 /// Such words that are also in the names of settings for providers, as `disableParallelToolUse` and `safePrompt`: where those
 /// may be, only the whole word counts.
-const FORBIDDING_WORDS: [&str; 6] = ["ask", "block", "blocked", "disable", "disabled", "safe"];
+const FORBIDDING_WORDS: [&str; 7] = ["ask", "block", "blocked", "disable", "disabled", "only", "safe"];
 
 /// The same in the name of a table or a list.
 const RESTRICTING_TABLES: [&str; 5] = ["agent", "allow", "block", "rule", "tool"];
 
 /// What the settings of a server have in their names that mean it to run, and not to.
 const RUNNING_STEMS: [&str; 5] = ["activ", "enabl", "launch", "run", "start"];
-const RESTING_STEMS: [&str; 5] = ["disabl", "inactiv", "paus", "skip", "suspend"];
+const RESTING_STEMS: [&str; 7] = ["disabl", "halt", "inactiv", "paus", "skip", "stop", "suspend"];
+
+/// Words that are such a setting by themselves or as a part of one: `turned_off`, `off`.
+const RESTING_WORDS: [&str; 2] = ["off", "offline"];
 
 /// Actions that forbid, or let the person do so.
 const FORBIDDING: [&str; 2] = ["ask", "deny"];
@@ -179,9 +199,15 @@ impl KeyLevel {
         let has = |stems: &[&str]| stems.iter().any(|stem| word.contains(stem));
         let sounds = has(&RESTRICTING_STEMS) || is_table && has(&RESTRICTING_TABLES);
         let is_permission = is_permission(if self.is_open { key } else { &word });
-        let may_restrict = if has(&FORBIDDING_STEMS) || self.has_forbidding_word(&word) {
+        let may_restrict = if asks_nobody(&word) {
+            // `true` is what it says, and anything else keeps something from it.
+            !value.is_null() && !only_allows(value)
+        } else if has(&FORBIDDING_STEMS) || self.has_forbidding_word(&word) {
             !value.is_null() && *value != false
         } else {
+            let permits =
+                if self.is_open { PERMITTING_WORDS.contains(&word.as_str()) } else { has(&PERMITTING_STEMS) };
+            let sounds = sounds || *value == false && permits;
             let is_meant = nearest.map_or(sounds, |nearest| self.restricting.contains(&nearest));
             !only_allows(value) && (forbids(value) || is_permission || is_meant)
         };
@@ -190,10 +216,7 @@ impl KeyLevel {
     }
 
     fn has_forbidding_word(&self, word: &str) -> bool {
-        if self.is_open {
-            return FORBIDDING_WORDS.contains(&word);
-        }
-        word.split('_').any(|part| FORBIDDING_WORDS.iter().any(|word| part.starts_with(word)))
+        if self.is_open { FORBIDDING_WORDS.contains(&word) } else { has_forbidding_part(word) }
     }
 
     fn nearest(&self, key: &str, value: &Value) -> Option<&'static str> {
@@ -205,15 +228,41 @@ impl KeyLevel {
     }
 }
 
-/// Whether an unknown setting may have been meant to switch off the server that it is of.
+fn has_forbidding_part(word: &str) -> bool {
+    word.split('_').any(|part| FORBIDDING_WORDS.iter().any(|word| part.starts_with(word)))
+}
+
+fn sounds_forbidding(word: &str) -> bool {
+    FORBIDDING_STEMS.iter().any(|stem| word.contains(stem)) || has_forbidding_part(word)
+}
+
+/// Whether a word says that something is done without asking.
+fn asks_nobody(word: &str) -> bool {
+    let turned = TURNING_STEMS.iter().filter(|stem| word.contains(*stem)).count();
+    ASKING_STEMS.iter().any(|stem| word.contains(stem)) && turned % 2 == 1
+}
+
+/// Whether an unknown setting may have been meant to switch off the server that it is of, or to forbid it something, which
+/// only keeping it from starting does for sure.
 pub(super) fn may_switch_off(key: &str, unknown: &UnknownKey, value: &Value) -> bool {
     let word = plain(key);
-    let has = |stems: &[&str]| stems.iter().any(|stem| word.contains(stem));
-    if has(&RESTING_STEMS) || word == "off" {
-        return *value != false;
+    // As a state that is given a name: `"state": "stopped"`.
+    if value.as_str().is_some_and(|state| rests(&plain(state))) {
+        return true;
     }
-    // Others are numbers, such as how long its start may take.
-    unknown.nearest == Some("enabled") && *value != true || has(&RUNNING_STEMS) && *value == false
+    // Other numbers are none that switch, such as how long its start or its end may take.
+    let is_switch = value.as_u64().is_none_or(|number| number <= 1) && !value.is_f64();
+    if rests(&word) || sounds_forbidding(&word) && !asks_nobody(&word) {
+        return is_switch && !value.is_null() && *value != false && *value != 0;
+    }
+    let runs = RUNNING_STEMS.iter().any(|stem| word.contains(stem));
+    unknown.nearest == Some("enabled") && *value != true || runs && *value == false
+}
+
+/// Whether a word says of a server that it does not run.
+fn rests(word: &str) -> bool {
+    RESTING_STEMS.iter().any(|stem| word.contains(stem))
+        || word.split('_').any(|part| RESTING_WORDS.contains(&part))
 }
 
 /// Whether a value allows something and forbids nothing.
@@ -224,17 +273,14 @@ pub(super) fn only_allows(value: &Value) -> bool {
     }
 }
 
-/// Whether a value that is no setting here has rules in it that forbid something.
-pub(super) fn has_restrictions(value: &Value) -> bool {
-    let switches = value.as_object().into_iter().flatten();
-    forbids(value) || switches.into_iter().any(|(name, value)| *value == false && is_permission(name))
-}
-
 /// Whether a rule that forbids something is anywhere in a value.
-fn forbids(value: &Value) -> bool {
+pub(super) fn forbids(value: &Value) -> bool {
     match value {
         Value::Object(map) => {
-            map.iter().any(|(key, value)| FORBIDDING.contains(&plain(key).as_str()) || forbids(value))
+            let is_off = |key: &str, value: &Value| *value == false && is_permission(key);
+            map.iter().any(|(key, value)| {
+                FORBIDDING.contains(&plain(key).as_str()) || is_off(key, value) || forbids(value)
+            })
         }
         Value::Array(items) => items.iter().any(forbids),
         Value::String(text) => FORBIDDING.contains(&plain(text).as_str()),
@@ -276,8 +322,25 @@ mod tests {
             ("tool_outputs", &json!({"max_lines": 1}), Some((Some("tool_output"), false))),
             ("policy", &rules, Some((None, true))),
             ("allowed_tools", &json!(["read"]), Some((None, true))),
+            ("auto_approve", &json!(true), Some((None, false))),
+            ("autoApprove", &json!("allow"), Some((None, false))),
+            ("auto_approve", &json!(false), Some((None, true))),
+            ("auto_approve", &json!(["read"]), Some((None, true))),
+            ("auto_approve", &json!({"read": true, "bash": false}), Some((None, true))),
+            ("auto_approve", &Value::Null, Some((None, false))),
+            ("skip_confirmation", &json!(true), Some((None, false))),
+            ("no_auto_approve", &json!(true), Some((None, true))),
+            ("disable_auto_approve", &json!(true), Some((None, true))),
+            ("require_approval", &json!(true), Some((None, true))),
+            ("require_approval", &json!(false), Some((None, false))),
             ("hooks", &json!({"before": ["make"]}), Some((None, false))),
             ("fancy", &json!(true), Some((None, false))),
+            ("config", &json!({"tools": {"bash": false}}), Some((None, true))),
+            ("whitelist", &json!(["read"]), Some((None, true))),
+            ("only", &json!(["read"]), Some((None, true))),
+            ("trusted", &json!(false), Some((None, true))),
+            ("trusted", &json!(true), Some((None, false))),
+            ("lockdown", &json!(true), Some((None, true))),
         ] {
             check(&TOP, key, value, expected);
         }

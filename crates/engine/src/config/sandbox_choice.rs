@@ -9,6 +9,11 @@ use std::path::{Path, PathBuf};
 use everturn_tools::process::sandbox::SandboxMode;
 use serde_json::{Value, json};
 
+use super::misspelling::{is_close, plain, shown};
+
+/// The keys of the setting.
+const KEYS: [&str; 4] = ["mcp", "mode", "readable", "writable"];
+
 pub(super) const STRICT: &str = "; until it is mended, the project can only be read";
 
 /// How far programs are confined, from the least to the most.
@@ -61,6 +66,19 @@ pub struct SandboxChoice {
     pub own_servers: bool,
     /// Who has switched it off: the file, or what else says so.
     pub off_by: Option<String>,
+    /// What a project that is trusted opens besides.
+    pub brought: SandboxPlaces,
+    /// Whether it is a project that has switched it off.
+    pub is_off_by_project: bool,
+}
+
+/// Places besides the project.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SandboxPlaces {
+    /// What can be read.
+    pub readable: Vec<PathBuf>,
+    /// What can be changed.
+    pub writable: Vec<PathBuf>,
 }
 
 /// What one side says: the person, or a project.
@@ -81,6 +99,8 @@ pub(super) struct SandboxMistake {
     pub(super) key: Option<String>,
     /// What is wrong.
     pub(super) what: String,
+    /// What was given under a key that there is not: it may have been meant to forbid something.
+    pub(super) meant: Option<Value>,
 }
 
 /// Whether nobody can tell how far a wish confines.
@@ -128,13 +148,19 @@ impl SandboxWish {
                             let what = "`sandbox.mcp` is true or false; until it is mended, it is true";
                             wrong.push(SandboxMistake::at(key, what.to_owned()));
                         }
-                        // It may have been meant to be the mode.
-                        _ if !fields.contains_key("mode") => {
-                            wish.be_strict();
-                            let what = format!("there is no `sandbox.{key}`{STRICT}");
-                            wrong.push(SandboxMistake::at(key, what));
+                        _ => {
+                            let near = KEYS.into_iter().find(|known| is_close(&plain(key), known));
+                            let hint =
+                                near.map_or_else(String::new, |near| format!(": did you mean `{near}`?"));
+                            let mut what = format!("there is no `sandbox.{}`{hint}", shown(key));
+                            // It may have been meant to be the mode.
+                            if !fields.contains_key("mode") {
+                                wish.be_strict();
+                                what.push_str(STRICT);
+                            }
+                            let meant = Some(json!({key.clone(): value}));
+                            wrong.push(SandboxMistake { meant, ..SandboxMistake::at(key, what) });
                         }
-                        _ => wrong.push(SandboxMistake::at(key, format!("there is no `sandbox.{key}`"))),
                     }
                 }
             }
@@ -150,7 +176,7 @@ impl SandboxWish {
         }
         self.be_strict();
         let what = format!("the sandbox can be `workspace`, `read-only` or `off`, not {value}{STRICT}");
-        Some(SandboxMistake { key: key.map(str::to_owned), what })
+        Some(SandboxMistake { key: key.map(str::to_owned), what, meant: None })
     }
 
     fn be_strict(&mut self) {
@@ -166,17 +192,19 @@ impl SandboxWish {
         };
         SandboxChoice {
             strength,
-            readable: person.readable.into_iter().chain(project.readable).collect(),
-            writable: person.writable.into_iter().chain(project.writable).collect(),
+            readable: person.readable,
+            writable: person.writable,
             own_servers: person.own_servers || project.own_servers,
             off_by: None,
+            brought: SandboxPlaces { readable: project.readable, writable: project.writable },
+            is_off_by_project: strength == SandboxStrength::Off && person.strength.is_none(),
         }
     }
 }
 
 impl SandboxMistake {
-    fn at(key: &str, what: String) -> Self {
-        Self { key: Some(key.to_owned()), what }
+    pub(super) fn at(key: &str, what: String) -> Self {
+        Self { key: Some(key.to_owned()), what, meant: None }
     }
 }
 
@@ -250,7 +278,8 @@ mod tests {
         assert_eq!(wrong, expected);
         let what = format!("the sandbox can be `workspace`, `read-only` or `off`, not false{end}");
         assert_eq!(read(&json!(false)), (strict.clone(), vec![what]));
-        assert_eq!(read(&json!({"mdoe": "off"})), (strict, vec![format!("there is no `sandbox.mdoe`{end}")]));
+        let what = format!("there is no `sandbox.mdoe`: did you mean `mode`?{end}");
+        assert_eq!(read(&json!({"mdoe": "off"})), (strict, vec![what]));
     }
 
     #[test]

@@ -196,6 +196,45 @@ mod tests {
     }
 
     #[test]
+    fn nobody_changes_what_is_trusted_without_the_lock() {
+        let state = tempfile::tempdir().unwrap();
+        let (trust, here, value) = (Trust::new(state.path()), Path::new("/a"), json!(1));
+        trust.grant(here, [("x", &value)]).unwrap();
+        // Nobody gets the lock here.
+        let lock = trust.file().with_extension("lock");
+        std::fs::remove_file(&lock).unwrap();
+        std::fs::create_dir(&lock).unwrap();
+        let refused = [trust.grant(here, [("y", &value)]).is_err(), trust.revoke(here, &[]).is_err()];
+        assert_eq!(refused, [true, true]);
+        assert_eq!(trust.granted(here).unwrap(), [("x".to_owned(), value)].into());
+    }
+
+    #[test]
+    fn what_is_too_long_to_be_read_again_is_not_written() {
+        let state = tempfile::tempdir().unwrap();
+        let (trust, here, value) = (Trust::new(state.path()), Path::new("/a"), json!(1));
+        trust.grant(here, [("x", &value)]).unwrap();
+        let most = usize::try_from(places::TEXT_MAX).unwrap();
+        let error = trust.grant(here, [("y", &json!("y".repeat(most)))]).unwrap_err().to_string();
+        assert!(
+            error.ends_with("would become too large: take trust back where it is not needed any more"),
+            "{error}"
+        );
+        assert_eq!(trust.granted(here).unwrap(), [("x".to_owned(), value.clone())].into());
+        // As long as it may be is not too long.
+        trust.grant(here, [("y", &json!(""))]).unwrap();
+        let rest = places::TEXT_MAX - std::fs::metadata(trust.file()).unwrap().len();
+        trust.grant(here, [("y", &json!("y".repeat(usize::try_from(rest).unwrap())))]).unwrap();
+        assert_eq!(std::fs::metadata(trust.file()).unwrap().len(), places::TEXT_MAX);
+        assert!(trust.of(here).covers("x", &value));
+        // One that somebody made longer trusts nothing, although it could be understood.
+        let text = std::fs::read_to_string(trust.file()).unwrap();
+        std::fs::write(trust.file(), format!("{text} ")).unwrap();
+        assert!(!trust.of(here).covers("x", &value));
+        assert!(trust.granted(here).is_err() && trust.revoke(here, &[]).is_err());
+    }
+
+    #[test]
     fn trust_is_for_one_folder_name_and_content() {
         let state = tempfile::tempdir().unwrap();
         let trust = Trust::new(&state.path().join("new"));

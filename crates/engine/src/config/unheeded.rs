@@ -17,7 +17,9 @@ use serde_json::{Value, json};
 
 use super::caution::{Cautions, everything, names_in};
 use super::doubled_key::DoubledKey;
-use super::known_keys::{AGENT, BUILTIN_AGENTS, KeyLevel, OTHERS, TOP, may_switch_off, only_allows};
+use super::known_keys::{
+    AGENT, ALL_AGENTS, BUILTIN_AGENTS, KeyLevel, OTHERS, TOP, may_switch_off, only_allows,
+};
 use super::misspelling::{is_close, plain, shown};
 use super::sandbox_choice::{STRICT, SandboxWish};
 
@@ -180,6 +182,12 @@ impl UnheededSearch<'_> {
         };
         for (name, agent) in agents {
             let path = [table, name.as_str()];
+            if self.stands_for_all(name) && !only_allows(agent) {
+                let what =
+                    "no agent is called so: rules for all of them are `permission` at the top of a file";
+                self.note_idle(&path, what, Some(names_in(agent)));
+                continue;
+            }
             self.agent = Some(self.agent_meant(name).unwrap_or(name).to_owned());
             self.look_at_agent(&path, agent);
             if let Some(meant) = self.agent_meant(name) {
@@ -189,6 +197,12 @@ impl UnheededSearch<'_> {
             }
             self.agent = None;
         }
+    }
+
+    /// Whether a name of which nobody says what it is was meant to be that of several agents.
+    fn stands_for_all(&self, name: &str) -> bool {
+        let is_several = name.contains(['*', '?', ',']) || ALL_AGENTS.contains(&plain(name).as_str());
+        is_several && !self.context.agents.contains(name)
     }
 
     /// The built-in agent that was meant by a name of which nobody says what it is.
@@ -218,7 +232,12 @@ impl UnheededSearch<'_> {
     fn look_at_sandbox(&mut self, value: &Value) {
         for mistake in SandboxWish::read(Some(value), self.context.home).1 {
             let path: Vec<&str> = ["sandbox"].into_iter().chain(mistake.key.as_deref()).collect();
-            self.note(&path, mistake.what);
+            let Some(meant) = mistake.meant else {
+                self.note(&path, mistake.what);
+                continue;
+            };
+            self.note(&path, format!("{}{ASKED}", mistake.what));
+            self.be_careful(names_in(&meant));
         }
     }
 

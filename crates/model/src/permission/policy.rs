@@ -8,7 +8,8 @@
 
 use std::sync::Arc;
 
-use super::{Action, Rule, bounded, last_match, matches};
+use super::reach::denies_below;
+use super::{Action, Rule, bounded, last_match, last_rule, matches};
 
 /// What may be done, what is asked for and what is not done.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -73,6 +74,26 @@ impl Policy {
         let own = last_match(&self.rules, permission, resource).unwrap_or(Action::Ask);
         let bounds = self.bounds.iter().filter_map(|bound| last_match(bound, permission, resource));
         bounds.fold(own, Action::stricter)
+    }
+
+    /// Whether what is asked about one action is asked by rules that mean another one as well, so that an answer about that
+    /// one can be an answer about both. Nobody has asked where no rule is about it.
+    #[must_use]
+    pub fn asks_alike(&self, permission: &str, other: &str, resources: &[String]) -> bool {
+        let lists = || [&self.rules[..]].into_iter().chain(self.bounds.iter().map(|bound| &**bound));
+        let asks = |rules, resource: &String| {
+            last_rule(rules, permission, resource).filter(|rule| rule.action == Action::Ask)
+        };
+        let mut asking =
+            resources.iter().flat_map(|resource| lists().filter_map(move |rules| asks(rules, resource)));
+        asking.all(|rule| matches(&rule.permission, other))
+    }
+
+    /// Whether something that begins with a text is denied, whatever else of it is allowed.
+    #[must_use]
+    pub fn denies_below(&self, permission: &str, beginning: &str) -> bool {
+        let mut lists = [&self.rules[..]].into_iter().chain(self.bounds.iter().map(|bound| &**bound));
+        lists.any(|rules| denies_below(rules, permission, beginning))
     }
 
     /// True when a tool is not even shown to the model: nothing of it is allowed or asked about.
@@ -212,6 +233,24 @@ mod tests {
         let parent = Policy::new(base.to_vec()).refined(&[rule("*", "*", Allow)]).flattened();
         let child = Policy::new(vec![rule("leave", "*", Allow)]).within(parent);
         assert_eq!(child.decide_named(&[], "leave", &["make".to_owned()]), Ask);
+    }
+
+    #[test]
+    fn a_question_by_name_is_one_of_its_own() {
+        use Action::{Allow, Ask, Deny};
+        let base = [rule("*", "*", Allow)];
+        let check = |rules: &[Rule], bounds: &[Rule]| {
+            let policy = Policy::new(base.to_vec()).refined(rules).within(bounds);
+            policy.asks_alike("network", "bash", &["ls".to_owned(), "make".to_owned()])
+        };
+        assert!(check(&[rule("*", "*", Ask)], &[]));
+        assert!(check(&[rule("network", "*", Ask), rule("*", "*", Ask)], &[]));
+        assert!(!check(&[rule("*", "*", Ask), rule("network", "make", Ask)], &[]));
+        assert!(!check(&[rule("net*", "*", Ask)], &[]));
+        assert!(check(&[rule("network", "*", Allow)], &[rule("*", "*", Ask)]));
+        assert!(!check(&[rule("*", "*", Ask)], &[rule("network", "*", Ask)]));
+        assert!(check(&[rule("*", "*", Ask)], &[rule("network", "*", Deny)]));
+        assert!(Policy::default().asks_alike("network", "bash", &["ls".to_owned()]));
     }
 
     #[test]

@@ -180,7 +180,7 @@ impl CommandRefusal {
         if !reasons.is_empty() {
             let consequence = match (self.went_on, self.fixed.is_empty()) {
                 (false, _) => "If that is why it failed",
-                (true, false) => "It has not changed it, whatever it says. If it must",
+                (true, false) => "That is as it was, whatever else the command did. If it must change",
                 (true, true) => "If it needs that",
             };
             let offer = if !walled && !offers.network() {
@@ -199,6 +199,24 @@ impl CommandRefusal {
             told.push(self.told_left(offers));
         }
         told.join(" ")
+    }
+
+    /// The same as lines for a person.
+    pub(super) fn shown(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if !self.hidden.is_empty() {
+            lines.push(format!("{} cannot be seen in the sandbox", self.hidden));
+        }
+        if !self.fixed.is_empty() {
+            lines.push(format!("{} can only be read in the sandbox", self.fixed));
+        }
+        if self.offline {
+            lines.push("it had no network".to_owned());
+        }
+        if !self.left.is_empty() {
+            lines.push(format!("git could not change {}: it is still the old one", self.left.join(", ")));
+        }
+        lines
     }
 
     fn told_left(&self, offers: &Offers) -> String {
@@ -327,7 +345,7 @@ mod tests {
         let place = CommandPlace { policy: &policy, home: Path::new("/srv/me"), workdir: &project };
         let done = |said: &str| place.refusal("git push", 0, said, said).map(|found| found.told(&offers()));
         let told = done(&format!("{said}\nbranch 'a' set up to track 'b'.")).unwrap();
-        assert!(told.contains("/srv/p/.git/config can only be read in it. It has not changed it"), "{told}");
+        assert!(told.contains("/srv/p/.git/config can only be read in it. That is as it was"), "{told}");
         assert_eq!(done("/srv/p/.git/config is fine\nsda: Device or resource busy"), None);
         policy.network = SandboxNetwork::Own;
         let said = "curl: (6) Could not resolve host";

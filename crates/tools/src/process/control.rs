@@ -20,6 +20,8 @@ use tokio::net::UnixStream;
 use super::sandbox::SandboxPolicy;
 #[cfg(target_os = "linux")]
 use super::sandbox::guard::Guard;
+#[cfg(target_os = "linux")]
+use super::sandbox::made_file::MadeFiles;
 use super::sandbox::report::{DisplacedName, LostNames};
 #[cfg(target_os = "linux")]
 use super::sandbox::settled::SurveyedProjects;
@@ -82,6 +84,9 @@ pub(super) enum SupervisorOrder {
     Run(Box<RunOrder>),
     /// Stop everything: ask, and kill what is left after the grace.
     Stop,
+    /// The answer to [`SupervisorReport::Over`]: what tools have made meanwhile.
+    #[cfg(target_os = "linux")]
+    Made(MadeFiles),
 }
 
 /// A program and how it is treated.
@@ -124,7 +129,7 @@ pub(super) enum SupervisorReport {
     Lost(LostNames),
     /// Nothing is left in the sandbox. Only the supervisor hears it.
     Alone,
-    /// Nothing runs any more. What was made is looked through.
+    /// Nothing runs any more. What was made is looked through, once it is known what tools have made.
     Over,
     /// Nothing runs any more, and that is done.
     Gone {

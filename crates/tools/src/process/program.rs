@@ -252,7 +252,15 @@ impl RunningProgram {
                     entry.end();
                 }
             }
-            Ok(Some(SupervisorReport::Over)) => self.over = true,
+            Ok(Some(SupervisorReport::Over)) => {
+                self.over = true;
+                #[cfg(target_os = "linux")]
+                {
+                    let made = self.entry.as_ref().map(|entry| entry.made()).unwrap_or_default();
+                    // A supervisor that does not listen goes on without.
+                    control.say(&SupervisorOrder::Made(made)).await.ok();
+                }
+            }
             Ok(Some(_)) => {}
             Ok(None) | Err(_) => {
                 self.sweep().await;

@@ -17,9 +17,11 @@
 //! - `git_settings`: what settings of git's name
 //! - `leads`: what is protected because something else leads to it
 //! - `survey`: what of a project must be protected, as it is when a program starts
+//! - `folder_index`: what is remembered of its folders
 //! - `tracked`: what is hidden although git tracks it
 //! - `overlap`: programs that run at the same time, in the same places
 //! - `settled`: what counts as having been there when a program began
+//! - `unsettled`: what programs that run may have made, for whoever records a project
 //! - `report`: what the kernel offers; [`SandboxReport`], [`SandboxMachine`]
 //! - `probe`: finding that out
 //! - `enclosure`: the init, and the way of a program into the sandbox
@@ -27,8 +29,10 @@
 //! - `mounts`: the root, from what the policy lists
 //! - `stage`: the root while it is being filled
 //! - `protection`: what cannot be changed in a project that can be changed
+//! - `spares`: the copies that it is mounted from
 //! - `guard`: protected names that no mount can protect
 //! - `own_content`: breaking the hard links of what is put aside
+//! - `made_file`: files that tools made while programs run
 //! - `lead_watch`: what takes the place of something that was led to
 //! - `access`: getting into folders that a program has closed
 //! - `aftermath`: what a program left at such names, at every depth
@@ -38,6 +42,7 @@
 //! - `watched`: places at which nothing may be made
 //! - `tool_link`: links on the way to places of tools
 //! - `likeness`: whether something new is a copy
+//! - `moved_links`: whether a link that was moved leads to what it led to
 //! - `hard_links`: other names of protected files
 //! - `losses`: what a program wrote to folders that are gone with it
 //! - `landlock`: the second wall around files
@@ -51,14 +56,14 @@ mod access;
 pub(super) mod aftermath;
 #[cfg(target_os = "linux")]
 pub(super) mod enclosure;
-#[cfg(target_os = "linux")]
 mod exact_path;
 #[cfg(target_os = "linux")]
 mod fault;
+#[cfg(target_os = "linux")]
+mod folder_index;
 mod git_settings;
 #[cfg(target_os = "linux")]
 pub(super) mod guard;
-#[cfg(target_os = "linux")]
 mod hard_links;
 #[cfg(target_os = "linux")]
 mod identity;
@@ -74,7 +79,11 @@ mod likeness;
 #[cfg(target_os = "linux")]
 mod losses;
 #[cfg(target_os = "linux")]
+pub(super) mod made_file;
+#[cfg(target_os = "linux")]
 mod mounts;
+#[cfg(target_os = "linux")]
+mod moved_links;
 #[cfg(target_os = "linux")]
 mod new_repository;
 #[cfg(target_os = "linux")]
@@ -100,21 +109,31 @@ mod settings;
 #[cfg(target_os = "linux")]
 pub(super) mod settled;
 #[cfg(target_os = "linux")]
-mod stage;
+mod spares;
 #[cfg(target_os = "linux")]
+mod stage;
 pub(super) mod survey;
 #[cfg(target_os = "linux")]
 mod tool_link;
 mod toolchain;
-#[cfg(target_os = "linux")]
 mod tracked;
+#[cfg(target_os = "linux")]
+mod unsettled;
 #[cfg(target_os = "linux")]
 mod watched;
 
 pub(crate) use leads::known_leads;
+#[cfg(target_os = "linux")]
+pub(crate) use overlap::note_made;
 pub use policy::{SandboxMode, SandboxNetwork, SandboxPolicy};
 pub(crate) use policy::{is_of_its_own, protected_home};
+pub(crate) use put_aside_name::is_put_aside;
+pub(crate) use report::DisplacedName;
+#[cfg(test)]
+pub(crate) use report::LostNames;
 pub use report::{SandboxLevel, SandboxMachine, SandboxPart, SandboxReport};
 pub(crate) use secrets::hide_secrets;
 pub use settings::SandboxSettings;
 pub use toolchain::ToolPlaces;
+#[cfg(target_os = "linux")]
+pub(crate) use unsettled::{ProjectRecording, UnsettledPlaces};

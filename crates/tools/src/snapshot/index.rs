@@ -4,9 +4,9 @@
 //! blobs as one compressed file, replaced as a whole.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::MetadataExt as _;
+
+use rustix::fs::Stat;
 
 use super::manifest::ManifestEntry;
 use super::store::{SnapshotStore, nanoseconds};
@@ -18,21 +18,24 @@ const HEADER: &[u8] = b"everturn-index 1 ";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileStat {
     pub(super) mode: u32,
-    size: u64,
+    pub(super) size: u64,
     inode: u64,
     modified: i64,
     changed: i64,
 }
 
 impl FileStat {
-    /// Takes what is needed from a file's metadata.
-    pub(super) fn of(meta: &fs::Metadata) -> Self {
+    /// Takes what is needed from what the system says.
+    pub(super) fn of(stat: &Stat) -> Self {
+        #[allow(clippy::useless_conversion, reason = "the types are others on other systems")]
+        let (mode, inode) = (u32::from(stat.st_mode), u64::from(stat.st_ino));
+        let fraction = |nanoseconds| i64::try_from(nanoseconds).unwrap_or_default();
         Self {
-            mode: meta.mode(),
-            size: meta.size(),
-            inode: meta.ino(),
-            modified: nanoseconds(meta.mtime(), meta.mtime_nsec()),
-            changed: nanoseconds(meta.ctime(), meta.ctime_nsec()),
+            mode,
+            size: u64::try_from(stat.st_size).unwrap_or_default(),
+            inode,
+            modified: nanoseconds(stat.st_mtime, fraction(stat.st_mtime_nsec)),
+            changed: nanoseconds(stat.st_ctime, fraction(stat.st_ctime_nsec)),
         }
     }
 

@@ -20,6 +20,9 @@ const FILE: u32 = 0o100_000;
 /// The mode bits that a tree records of an ordinary file.
 const PERMISSIONS: u32 = 0o777;
 
+/// In the mode of a file that may be a program's, at a place where nothing of a program's stays.
+const UNSETTLED: u32 = 0o1_000_000;
+
 /// What a tree knows of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ManifestEntry {
@@ -34,13 +37,33 @@ pub(super) struct ManifestEntry {
 impl ManifestEntry {
     /// Whether it is a symbolic link.
     pub(super) fn is_link(&self) -> bool {
-        self.mode & KIND == LINK
+        is_link(self.mode)
+    }
+
+    /// The same, marked as what a program of an agent may have made at a protected place.
+    pub(super) fn unsettled(self) -> Self {
+        Self { mode: self.mode | UNSETTLED, ..self }
+    }
+
+    /// Whether it is marked so: it is shown like any other, and never put back.
+    pub(super) fn is_unsettled(&self) -> bool {
+        self.mode & UNSETTLED != 0
+    }
+
+    /// The file itself, whoever has made it.
+    pub(super) fn unmarked(self) -> Self {
+        Self { mode: self.mode & !UNSETTLED, ..self }
     }
 
     /// The permissions of an ordinary file.
     pub(super) fn permissions(&self) -> u32 {
         self.mode & PERMISSIONS
     }
+}
+
+/// Whether a mode is that of a symbolic link.
+pub(super) fn is_link(mode: u32) -> bool {
+    mode & KIND == LINK
 }
 
 /// The mode that a tree records, or nothing for a file that trees do not hold.

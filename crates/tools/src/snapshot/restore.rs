@@ -3,20 +3,27 @@
 //! A restore must never take away what a person did. So each file is compared with what the plan expects
 //! right before it is touched, and left alone, with the reason, when it differs. A file that is already as it
 //! should be counts as restored, which makes a restore safe to repeat.
+//!
+//! Programs of agents may run meanwhile. So the worktree is opened once, folders are reached and made from there without
+//! following a link, and files are compared, written and removed by their names in them: nothing outside is touched,
+//! whatever a path leads to by then.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
-use std::{fs, io};
 
+use rustix::fs::{FileType, Mode};
 use serde::{Deserialize, Serialize};
 
 use super::manifest::ManifestEntry;
 use super::store::SnapshotStore;
 use super::{FileTree, SnapshotError, TreeId, walk};
-use crate::replacement::{STAGED, lock, stage};
+use crate::folder::OpenFolder;
+use crate::process::sandbox::is_put_aside;
+use crate::replacement::lock;
 
 /// What to put back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +74,9 @@ pub enum SkipReason {
     /// It does not lie in the worktree, or a link leads out of it.
     #[error("it does not lie in the worktree")]
     Outside,
+    /// It is protected, and a program of an agent may have made it: nobody has agreed to it.
+    #[error("it is protected, and a command of the agent may have made it")]
+    Unsettled,
     /// The file system refused.
     #[error("{0}")]
     Refused(String),
@@ -95,11 +105,12 @@ pub(super) fn restore(
         None => 1,
         Some(_) => 2,
     });
+    let root = OpenFolder::at(worktree).map_err(SnapshotError::io(worktree))?;
     let mut report = RestoreReport::default();
     for (relative, target) in work {
         let file = worktree.join(relative);
-        let expected = expected.get(relative.as_os_str().as_bytes()).copied();
-        let put = RestoredFile { worktree, relative, file: &file, expected };
+        let expected = expected.get(relative.as_os_str().as_bytes()).map(|entry| entry.unmarked());
+        let put = RestoredFile { root: &root, relative, file: &file, expected };
         let done = match target.map(|target| store.blob(target.hash)).transpose() {
             Ok(content) => put.apply(target.zip(content)),
             Err(error) => Err(SkipReason::Refused(error.to_string())),
@@ -117,7 +128,7 @@ pub(super) fn restore(
 /// One file to put in place.
 #[derive(Debug, Clone, Copy)]
 struct RestoredFile<'a> {
-    worktree: &'a Path,
+    root: &'a OpenFolder,
     relative: &'a Path,
     file: &'a Path,
     expected: Option<ManifestEntry>,
@@ -125,86 +136,127 @@ struct RestoredFile<'a> {
 
 impl RestoredFile<'_> {
     fn apply(self, target: Option<(ManifestEntry, Vec<u8>)>) -> Result<(), SkipReason> {
-        let place = self.place()?;
         let _lock = lock(self.file);
-        let now = match (place, &target) {
-            (Placement::Free, _) => walk::present(self.file).map_err(refused)?,
+        let place = self.place()?;
+        let now = match (&place, &target) {
+            (Placement::In(folder), _) => walk::present(folder, self.name()).map_err(refused)?,
             // Where a folder stands, or a file has taken a folder's place, there is no such file.
-            (Placement::Taken, None) => None,
+            (Placement::Missing, _) | (Placement::Taken, None) => None,
             (Placement::Taken, Some(_)) => return Err(SkipReason::Changed),
         };
-        if now == target.as_ref().map(|(entry, _)| *entry) {
+        if now == target.as_ref().map(|(entry, _)| entry.unmarked()) {
             return Ok(());
+        }
+        if target.as_ref().is_some_and(|(entry, _)| entry.is_unsettled()) {
+            return Err(SkipReason::Unsettled);
         }
         if now != self.expected {
             return Err(SkipReason::Changed);
         }
-        match target {
-            None if walk::ignored(self.worktree, self.relative) => Err(SkipReason::Ignored),
-            None => self.remove(),
-            Some((entry, content)) => self.write(entry, &content),
+        match (target, place) {
+            (None, _) if walk::ignored(self.root, self.relative) => Err(SkipReason::Ignored),
+            // It may be the person's, who made it while a command ran, and is put back nowhere else.
+            (None, _) if self.relative.iter().any(is_put_aside) => Err(SkipReason::Unsettled),
+            (None, Placement::In(folder)) => self.remove(&folder),
+            (None, _) => Ok(()),
+            (Some((entry, content)), Placement::In(folder)) => self.write(&folder, entry, &content),
+            (Some((entry, content)), _) => {
+                let folder = self.root.make_beneath(self.parent()).map_err(refused)?;
+                self.write(&folder, entry, &content)
+            }
         }
     }
 
-    fn remove(self) -> Result<(), SkipReason> {
-        fs::remove_file(self.file).map_err(refused)?;
+    fn name(&self) -> &OsStr {
+        self.relative.file_name().unwrap_or_default()
+    }
+
+    fn parent(&self) -> &Path {
+        self.relative.parent().unwrap_or(Path::new(""))
+    }
+
+    fn remove(self, folder: &OpenFolder) -> Result<(), SkipReason> {
+        folder.remove(self.name()).map_err(refused)?;
         // Folders that are empty now came with the file; one that is not refuses to go.
-        for folder in self.file.ancestors().skip(1).take_while(|dir| *dir != self.worktree) {
-            if fs::remove_dir(folder).is_err() {
+        for empty in self.parent().ancestors() {
+            let (Some(above), Some(name)) = (empty.parent(), empty.file_name()) else { break };
+            if self.root.beneath(above).and_then(|above| above.remove_folder(name)).is_err() {
                 break;
             }
         }
         Ok(())
     }
 
-    fn write(self, entry: ManifestEntry, content: &[u8]) -> Result<(), SkipReason> {
-        let parent = self.file.parent().unwrap_or(self.worktree);
-        fs::create_dir_all(parent).map_err(refused)?;
-        if entry.is_link() {
-            let folder = tempfile::Builder::new().prefix(STAGED).tempdir_in(parent).map_err(refused)?;
-            let link = folder.path().join("link");
-            symlink(OsStr::from_bytes(content), &link).map_err(refused)?;
-            self.unchanged()?;
-            return fs::rename(&link, self.file).map_err(refused);
+    fn write(self, folder: &OpenFolder, entry: ManifestEntry, content: &[u8]) -> Result<(), SkipReason> {
+        let staged = stage(folder, entry, content).map_err(refused)?;
+        let renamed =
+            self.unchanged(folder).and_then(|()| folder.rename(&staged, self.name()).map_err(refused));
+        if renamed.is_err() {
+            folder.remove(&staged).ok();
         }
-        let staged = stage(parent, content, Some(entry.permissions())).map_err(refused)?;
-        self.unchanged()?;
-        staged.persist(self.file).map_err(|error| refused(error.error))?;
-        Ok(())
+        renamed
     }
 
     /// Looks once more, right before the rename.
-    fn unchanged(self) -> Result<(), SkipReason> {
-        let now = walk::present(self.file).map_err(refused)?;
+    fn unchanged(self, folder: &OpenFolder) -> Result<(), SkipReason> {
+        let now = walk::present(folder, self.name()).map_err(refused)?;
         if now == self.expected { Ok(()) } else { Err(SkipReason::Changed) }
     }
 
-    /// Looks at the way to the file, refusing one that leaves the worktree as written or through a link.
+    /// Goes to the folder of the file, refusing a way that leaves the worktree as written or through a link.
     fn place(self) -> Result<Placement, SkipReason> {
         let plain = self.relative.components().all(|part| matches!(part, Component::Normal(_)));
         if !plain || self.relative.as_os_str().is_empty() {
             return Err(SkipReason::Outside);
         }
-        let mut place = Placement::Free;
-        for folder in self.file.ancestors().skip(1).take_while(|dir| *dir != self.worktree) {
-            match fs::symlink_metadata(folder) {
-                Ok(meta) if meta.is_symlink() => return Err(SkipReason::Outside),
-                Ok(meta) if !meta.is_dir() => place = Placement::Taken,
-                _ => {}
+        let Ok(folder) = self.root.beneath(self.parent()) else { return self.obstacle() };
+        let is_folder = folder.kind(self.name()).is_ok_and(|kind| kind.is_dir());
+        Ok(if is_folder { Placement::Taken } else { Placement::In(folder) })
+    }
+
+    /// What is in the way where the folder of the file cannot be reached.
+    fn obstacle(self) -> Result<Placement, SkipReason> {
+        let mut folder = self.root.beneath(Path::new("")).map_err(refused)?;
+        for name in self.parent() {
+            match folder.kind(name) {
+                Ok(FileType::Directory) => folder = folder.beneath(Path::new(name)).map_err(refused)?,
+                Ok(FileType::Symlink) => return Err(SkipReason::Outside),
+                Ok(_) => return Ok(Placement::Taken),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Placement::Missing),
+                Err(error) => return Err(refused(error)),
             }
         }
-        let folder = fs::symlink_metadata(self.file).is_ok_and(|meta| meta.is_dir());
-        Ok(if folder { Placement::Taken } else { place })
+        // It was made meanwhile, or is a place that changes: whoever looks again may see more.
+        Err(SkipReason::Changed)
     }
 }
 
-/// Whether a file can be where it should.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Where a file can be.
+#[derive(Debug)]
 enum Placement {
-    /// It is there, or could be.
-    Free,
+    /// In this folder.
+    In(OpenFolder),
+    /// In a folder that is not there.
+    Missing,
     /// Something else is in the way.
     Taken,
+}
+
+/// A file or link as a tree has it, under a name that nobody uses.
+fn stage(folder: &OpenFolder, entry: ManifestEntry, content: &[u8]) -> io::Result<OsString> {
+    if entry.is_link() {
+        return folder.stage_link(content);
+    }
+    // Nobody else can look into it before it is whole.
+    let (mut file, name) = folder.stage(Mode::RUSR | Mode::WUSR)?;
+    // Once more, because the process's mask takes bits away at creation.
+    let permissions = std::fs::Permissions::from_mode(entry.permissions());
+    let written = file.write_all(content).and_then(|()| file.set_permissions(permissions));
+    if let Err(error) = written {
+        folder.remove(&name).ok();
+        return Err(error);
+    }
+    Ok(name)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
@@ -214,13 +266,18 @@ fn refused(error: io::Error) -> SkipReason {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     /// A file as a tree has it, with its content.
-    fn recorded(folder: &Path, make: impl FnOnce(&Path)) -> (ManifestEntry, Vec<u8>) {
-        let path = folder.join("recorded");
+    fn recorded(make: impl FnOnce(&Path)) -> (ManifestEntry, Vec<u8>) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("recorded");
         make(&path);
-        let entry = walk::present(&path).unwrap().unwrap();
+        let entry =
+            walk::present(&OpenFolder::at(folder.path()).unwrap(), OsStr::new("recorded")).unwrap().unwrap();
         let content = fs::read_link(&path).map(|link| link.into_os_string().into_encoded_bytes());
         (entry, content.or_else(|_| fs::read(&path)).unwrap())
     }
@@ -232,29 +289,59 @@ mod tests {
     #[test]
     fn what_changes_while_a_restore_prepares_is_left_alone() {
         // Without the second look, right before the rename, a change made since the first one was lost unnoticed.
-        let targets = [
-            recorded(tempfile::tempdir().unwrap().path(), written("restored")),
-            recorded(tempfile::tempdir().unwrap().path(), |path| symlink("restored", path).unwrap()),
-        ];
-        let expected = recorded(tempfile::tempdir().unwrap().path(), written("expected")).0;
+        let targets = [recorded(written("restored")), recorded(|path| symlink("restored", path).unwrap())];
+        let expected = recorded(written("expected")).0;
         for (entry, content) in targets {
             let worktree = tempfile::tempdir().unwrap();
+            let root = OpenFolder::at(worktree.path()).unwrap();
             let (relative, file) = (Path::new("a.txt"), worktree.path().join("a.txt"));
-            let put =
-                RestoredFile { worktree: worktree.path(), relative, file: &file, expected: Some(expected) };
+            let put = RestoredFile { root: &root, relative, file: &file, expected: Some(expected) };
             // The first look is behind us; now the person saves.
             for change in [Some("mine"), None] {
                 fs::write(&file, "expected").unwrap();
                 change.map_or_else(|| fs::remove_file(&file), |text| fs::write(&file, text)).unwrap();
-                assert_eq!(put.write(entry, &content), Err(SkipReason::Changed), "{change:?}");
+                assert_eq!(put.write(&root, entry, &content), Err(SkipReason::Changed), "{change:?}");
                 assert_eq!(fs::read_to_string(&file).ok().as_deref(), change);
                 let left: Vec<_> = fs::read_dir(worktree.path()).unwrap().flatten().collect();
                 assert_eq!(left.len(), usize::from(change.is_some()), "nothing else stays behind: {left:?}");
             }
             // Unchanged, it is replaced.
             fs::write(&file, "expected").unwrap();
-            assert_eq!(put.write(entry, &content), Ok(()));
-            assert_eq!(walk::present(&file).unwrap(), Some(entry));
+            assert_eq!(put.write(&root, entry, &content), Ok(()));
+            assert_eq!(walk::present(&root, OsStr::new("a.txt")).unwrap(), Some(entry));
+        }
+    }
+
+    #[test]
+    fn a_link_that_takes_the_place_of_a_folder_lets_nothing_be_touched_outside() {
+        // What followed the look at the way went by path: files outside were removed and replaced.
+        let (entry, content) = recorded(written("restored"));
+        let expected = recorded(written("expected")).0;
+        for removes in [true, false] {
+            let base = tempfile::tempdir().unwrap();
+            let (worktree, outside) = (base.path().join("worktree"), base.path().join("outside"));
+            for folder in [&worktree.join("d"), &outside] {
+                fs::create_dir_all(folder).unwrap();
+                fs::write(folder.join("a.txt"), "expected").unwrap();
+            }
+            let root = OpenFolder::at(&worktree).unwrap();
+            let (relative, file) = (Path::new("d/a.txt"), worktree.join("d/a.txt"));
+            let put = RestoredFile { root: &root, relative, file: &file, expected: Some(expected) };
+            let Placement::In(folder) = put.place().unwrap() else { panic!("the folder is there") };
+            fs::rename(worktree.join("d"), worktree.join("moved")).unwrap();
+            symlink(&outside, worktree.join("d")).unwrap();
+            let done = if removes { put.remove(&folder) } else { put.write(&folder, entry, &content) };
+            assert_eq!(done, Ok(()));
+            let left: Vec<_> =
+                fs::read_dir(&outside).unwrap().flatten().map(|entry| entry.file_name()).collect();
+            assert_eq!(left, ["a.txt"]);
+            assert_eq!(fs::read_to_string(outside.join("a.txt")).unwrap(), "expected");
+            let moved = fs::read_to_string(worktree.join("moved/a.txt")).ok();
+            assert_eq!(moved.as_deref(), (!removes).then_some("restored"));
+            // Whoever begins now is refused, also where the folder would have to be made.
+            assert_eq!(put.apply(None), Err(SkipReason::Outside));
+            let deeper = RestoredFile { relative: Path::new("d/new/b.txt"), expected: None, ..put };
+            assert_eq!(deeper.apply(Some((entry, content.clone()))), Err(SkipReason::Outside));
         }
     }
 }

@@ -64,4 +64,24 @@ async fn a_file_that_says_it_is_empty_and_never_ends_is_left() {
     ] {
         assert!(matches!(error, ForeignFileError::TooSlow(_)), "{error}");
     }
+    // Nobody reads on: it would fill the memory.
+    let is_reader = |task: &Path| {
+        std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim_end() == "foreign-file")
+    };
+    let tasks = || std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let left = async {
+        while tasks().any(|task| is_reader(&task.path())) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), left).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_says_it_is_too_large_is_not_read_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::File::create(&file).unwrap().set_len((1 << 40) + 1).unwrap();
+    let bounds = ReadBounds { bytes: 1 << 40, time: Duration::from_secs(5) };
+    assert_eq!(outcome(&file, bounds).await, Err("it has more than 1099511627776 bytes".to_owned()));
 }

@@ -36,6 +36,7 @@ mod session;
 mod shell;
 mod skills;
 mod snapshot;
+mod snapshot_race;
 mod special;
 mod webfetch;
 mod websearch;

@@ -7,7 +7,7 @@ use everturn_tools::registry::RESERVED;
 use serde_json::Value;
 
 use super::super::caution::names_in;
-use super::super::known_keys::{has_restrictions, only_allows};
+use super::super::known_keys::{forbids, only_allows};
 use super::super::misspelling::{
     EDITING_TOOLS, is_of_server, is_permission, shown, wrong_action, wrong_name,
 };
@@ -94,7 +94,7 @@ impl UnheededSearch<'_> {
             Value::Object(map) => {
                 for (key, value) in map {
                     let path = [path, &[key.as_str()]].concat();
-                    if RULE_KEYS.contains(&key.as_str()) && has_restrictions(value) {
+                    if RULE_KEYS.contains(&key.as_str()) && forbids(value) {
                         let what = "rules are read at the top of a file and in an agent, and not here";
                         self.note_idle(&path, what, Some(names_in(value)));
                     } else {

@@ -63,6 +63,10 @@ fn permission() -> impl Strategy<Value = String> {
         "webfetch",
         "external_directory",
         "task",
+        "outside_sandbox",
+        "network",
+        "protected_file",
+        "local_network",
         "*",
         "bas?",
         "b*",
@@ -95,6 +99,8 @@ fn pattern() -> impl Strategy<Value = String> {
         "x",
         "**",
         "* status",
+        "/srv/keys/*",
+        "/srv/*",
         "",
     ];
     prop::sample::select(patterns.to_vec()).prop_map(str::to_owned)
@@ -141,6 +147,8 @@ fn others() -> impl Strategy<Value = Map<String, Value>> {
         json!({"provider": {"fake": {"options": {"baseURL": "http://127.0.0.1:9", "apiKey": "{env:KEY}"}}}}),
         json!({"websearch": {"provider": "searxng", "url": "http://127.0.0.1:9"}}),
         json!({"sandbox": "off"}),
+        json!({"sandbox": {"readable": ["/srv/keys"], "writable": ["/srv"]}}),
+        json!({"sandbox": {"mode": "workspace", "readable": ["/srv/keys/a", "/srv/docs"]}}),
         json!({"trash": {"keep": "0d"}}),
         json!({"theme": "dark"}),
     ];
@@ -258,6 +266,11 @@ impl ConfigFile {
     /// Whether there shall be no such agent, if it says so.
     pub(super) fn disables(&self, name: &str) -> Option<bool> {
         self.agents.iter().find(|agent| agent.name == name)?.disable
+    }
+
+    /// Whether it says something of the sandbox.
+    pub(super) fn has_sandbox(&self) -> bool {
+        self.others.contains_key("sandbox")
     }
 
     fn value(&self) -> Map<String, Value> {

@@ -8,9 +8,22 @@ use serde_json::{Value, json};
 
 use super::Desk;
 
-/// What is denied: what has a tool, reading among it.
-const DENIED: [&str; 9] =
-    ["bash", "edit", "read", "glob", "grep", "list", "webfetch", "task", "external_directory"];
+/// What is denied: what has a tool, reading among it, and what a sandbox keeps.
+const DENIED: [&str; 13] = [
+    "bash",
+    "edit",
+    "read",
+    "glob",
+    "grep",
+    "list",
+    "webfetch",
+    "task",
+    "external_directory",
+    "outside_sandbox",
+    "network",
+    "protected_file",
+    "local_network",
+];
 
 /// Slips that hands make.
 #[derive(Debug, Clone, Copy)]

@@ -8,15 +8,19 @@
 //! A folder counts as changed by the time of the last change of its inode, which programs cannot set.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use rustix::fs::{CWD, Dir, Stat, lstat};
 
 use super::access::{FolderAccess, open_folder};
 use super::guard::{Guard, lossy, put_aside};
 use super::lead_watch::LeadWatch;
-use super::likeness::{KeptContent, MOST_KEPT, is_copy};
+use super::likeness::{ContentMemory, KeptContent, MOST_KEPT, original};
+use super::made_file::MadeFiles;
+use super::moved_links::LinkEnds;
 use super::new_repository::{ARMING, disarm, runs_nothing};
 use super::policy::SandboxPolicy;
 use super::put_aside_name::is_put_aside;
@@ -30,39 +34,36 @@ use super::tool_link::ToolLinks;
 use super::watched::{SeenThing, Sight, WatchedPlace, is_all_as_seen, is_as_seen, mounted_git};
 use crate::protected::IN_GIT;
 
-/// With how many others of the same name something new is compared.
-pub(super) const MOST_COMPARED: usize = 16;
-
 /// The repositories in folders of a project in which nothing would run by itself. They are not mounted, so that they can
 /// be removed, and their settings changed; in the end they are treated like new ones.
 pub(super) fn loose(survey: &ProjectSurvey) -> BTreeSet<PathBuf> {
+    let roots = [survey.root.as_path()];
     let inside = survey.git.iter().filter(|git| !survey.is_own(git));
-    let (loose, others): (Vec<&PathBuf>, Vec<&PathBuf>) = inside.partition(|git| runs_nothing(git));
+    let (loose, others): (Vec<&PathBuf>, Vec<&PathBuf>) = inside.partition(|git| runs_nothing(git, &roots));
     // Worktrees and submodules of the others as well.
     let own = survey.git.iter().filter(|git| survey.is_own(git));
     let inner = others.into_iter().chain(own).filter_map(|git| git_folders(git));
-    let inner = inner.flat_map(|all| all.into_iter().skip(1)).filter(|git| runs_nothing(git));
+    let inner = inner.flat_map(|all| all.into_iter().skip(1)).filter(|git| runs_nothing(git, &roots));
     loose.into_iter().cloned().chain(inner).collect()
 }
 
-/// The names in clones and worktrees that are like an older one, which is settled.
+/// What was read to tell copies, in this process.
+static READ: LazyLock<Mutex<ContentMemory>> = LazyLock::new(Mutex::default);
+
+/// The names in worktrees that are copies of those in the project's own work tree, which are settled.
 pub(super) fn copies(survey: &ProjectSurvey, settled: &SettledPlaces) -> BTreeSet<PathBuf> {
-    let tops: HashSet<&Path> =
-        survey.loose.iter().chain(survey.git_links()).filter_map(|git| git.parent()).collect();
-    if tops.is_empty() {
+    let trees: HashSet<&Path> = survey.git_links().filter_map(|git| git.parent()).collect();
+    if trees.is_empty() {
         return BTreeSet::new();
     }
-    let dated = survey.names.iter().filter(|name| !name.ends_with(".git"));
-    let dated: Vec<(&PathBuf, Changed)> =
-        dated.filter_map(|name| Some((name, changed(&lstat(name).ok()?)))).collect();
-    let is_inside = |name: &Path| name.ancestors().any(|folder| tops.contains(folder));
-    let inside = dated.iter().filter(|(name, _)| !survey.is_at_root(name) && is_inside(name));
-    let copied = inside.filter(|(name, when)| {
-        let same_name = dated.iter().filter(|(other, _)| other.file_name() == name.file_name());
-        let same_name = same_name.filter(|(other, then)| then < when && settled.has(other));
-        same_name.take(MOST_COMPARED).any(|(other, _)| is_copy(other, name))
+    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_inside = |name: &Path| name.ancestors().any(|folder| trees.contains(folder));
+    let inside = survey.names.iter().filter(|name| !name.ends_with(".git") && is_inside(name));
+    let copied = inside.filter(|name| {
+        let original = original(survey, name).filter(|known| settled.has(known) && !is_inside(known));
+        original.is_some_and(|known| read.is_copy(&known, name))
     });
-    copied.map(|(name, _)| (*name).clone()).collect()
+    copied.cloned().collect()
 }
 
 /// What the file system knows something by.
@@ -76,7 +77,7 @@ pub(in crate::process) struct ProtectionWatch<'a> {
     pub(super) settled: &'a SettledPlaces,
     projects: Vec<WatchedProject<'a>>,
     /// Folders of git's, the outermost ones, in the projects and elsewhere.
-    pub(super) git: Vec<PathBuf>,
+    git: BTreeSet<PathBuf>,
     /// Those and the ones of their worktrees and submodules.
     pub(super) known_git: HashSet<PathBuf>,
     /// What was there in those which another program may have made, of what makes git run programs.
@@ -97,6 +98,8 @@ pub(super) struct WatchedProject<'a> {
     copies: HashMap<&'a Path, Vec<SeenThing>>,
     /// What protected names in its folders held, as far as there is room: with a folder that is made anew they are others.
     kept: Vec<(&'a Path, KeptContent)>,
+    /// What protected links led to.
+    pub(super) ends: LinkEnds,
 }
 
 impl<'a> ProtectionWatch<'a> {
@@ -105,7 +108,7 @@ impl<'a> ProtectionWatch<'a> {
         let (since, sight) = (coarse_time(), Sight::new());
         let SurveyedProjects { surveys, settled, watched, stopped } = projects;
         let inside = surveys.iter().flat_map(ProjectSurvey::repositories);
-        let git: Vec<PathBuf> = inside.chain(&policy.repositories).cloned().collect();
+        let git: BTreeSet<PathBuf> = inside.chain(&policy.repositories).cloned().collect();
         // Where they cannot be told, the program is not started.
         let inner = git.iter().filter_map(|git| git_folders(git)).flatten();
         let known_git: HashSet<PathBuf> =
@@ -125,16 +128,16 @@ impl<'a> ProtectionWatch<'a> {
     }
 
     /// Gives other names to what must not stay. Nothing of the program may run any more.
-    pub(in crate::process) fn end(&self, guards: &[Guard]) -> Vec<DisplacedName> {
+    pub(in crate::process) fn end(&self, guards: &[Guard], made: &MadeFiles) -> Vec<DisplacedName> {
         let mut access = FolderAccess::default();
         // A link that another program may have made is not put back, and one that another has put back stays.
         let is_due = |guard: &&Guard| match guard.link() {
             Some((path, target)) => self.settled.has_link(path, target),
-            None => !guard.absent().is_some_and(|path| self.settled.has(path)),
+            None => !guard.absent().is_some_and(|path| self.settled.has(path) || made.are_all_at(path)),
         };
         let guards = guards.iter().filter(is_due);
         let mut displaced: Vec<DisplacedName> = guards.flat_map(|guard| guard.end(&mut access)).collect();
-        let watched = self.watched.iter().filter(|place| !place.is_put_back(self.settled));
+        let watched = self.watched.iter().filter(|place| !place.may_stay(self.settled, made));
         displaced.extend(watched.flat_map(|place| place.judge(&mut access)));
         displaced.append(&mut self.stopped.judge(&self.known_git, &mut access));
         displaced.append(&mut self.places.judge(&mut access));
@@ -146,7 +149,7 @@ impl<'a> ProtectionWatch<'a> {
             displaced.append(&mut self.disarm_or_put_aside(git, &mut access));
         }
         for project in &self.projects {
-            displaced.append(&mut AftermathSearch::run(self, project, &mut access));
+            displaced.append(&mut AftermathSearch::run(self, project, made, &mut access));
         }
         displaced.sort_by_cached_key(ToString::to_string);
         displaced.dedup();
@@ -177,6 +180,11 @@ impl<'a> ProtectionWatch<'a> {
         displaced
     }
 
+    /// Whether something lies in a folder of git's that is looked through, or is one.
+    pub(super) fn is_in_git(&self, path: &Path) -> bool {
+        path.ancestors().any(|folder| self.git.contains(folder))
+    }
+
     /// Whether a folder of git's was there before, and no other program can have made it.
     pub(super) fn is_old_git(&self, git: &Path) -> bool {
         self.known_git.contains(git) && self.settled.has(git)
@@ -192,20 +200,21 @@ impl<'a> ProtectionWatch<'a> {
 
     /// The same for one alone. What is exactly as it was may stay.
     pub(super) fn disarm_one(&self, git: &Path) -> Option<Vec<DisplacedName>> {
-        disarm(git, |path| is_as_seen(path, self.seen.get(path).copied()))
+        let roots: Vec<&Path> = self.projects.iter().map(|project| project.survey.root.as_path()).collect();
+        disarm(git, &roots, |path| is_as_seen(path, self.seen.get(path).copied()))
     }
 
     /// Gives other names to everything beside the submodules and worktrees of a repository that were there.
     fn put_strangers_aside(&self, git: &Path) -> Vec<DisplacedName> {
         let mut displaced = Vec::new();
+        let known: HashSet<&Path> = self.known_git.iter().flat_map(|git| git.ancestors()).collect();
         for above in INNER.map(|inner| git.join(inner)) {
             let Ok(folder) = open_folder(CWD, &above) else { continue };
             let Ok(entries) = Dir::read_from(&folder) else { continue };
             for entry in entries.flatten() {
-                let name = std::ffi::OsStr::from_bytes(entry.file_name().to_bytes());
+                let name = OsStr::from_bytes(entry.file_name().to_bytes());
                 let path = above.join(name);
-                let is_known = || self.known_git.iter().any(|known| known.starts_with(&path));
-                if name != "." && name != ".." && !is_put_aside(name) && !is_known() {
+                if name != "." && name != ".." && !is_put_aside(name) && !known.contains(path.as_path()) {
                     displaced.push(put_aside(&folder, &above, name));
                 }
             }
@@ -236,12 +245,14 @@ impl<'a> WatchedProject<'a> {
         let inside = survey.mounted().filter(|name| !survey.is_at_root(name) && settled.has(name));
         let kept = inside.map_while(|name| Some((name.as_path(), KeptContent::of(name, &mut room)?)));
         let kept = kept.collect();
-        let mut project = Self { survey, things: HashMap::new(), copies: copies.collect(), kept };
+        let (things, ends) = (HashMap::new(), LinkEnds::of(survey));
+        let mut project = Self { survey, things, copies: copies.collect(), kept, ends };
+        let git: HashSet<&PathBuf> = survey.git.iter().collect();
         let loose = |path: &&PathBuf| survey.loose.contains(*path) || survey.copies.contains(*path);
         for path in survey.names.iter().chain(&survey.git).filter(|path| !loose(path)) {
             if settled.has(path) {
                 project.things.extend(lstat(path).map(|this| (identity(&this), changed(&this))));
-            } else if !survey.git.contains(path) {
+            } else if !git.contains(path) {
                 project.things.extend(sight.see(path));
             }
         }
@@ -253,10 +264,9 @@ impl<'a> WatchedProject<'a> {
         self.copies.get(copy).is_some_and(|seen| is_all_as_seen(copy, seen))
     }
 
-    /// Whether something holds what was at the same name, there or elsewhere.
+    /// Whether something holds what was there.
     pub(super) fn was_held(&self, path: &Path) -> bool {
-        let same_name = self.kept.iter().filter(|(known, _)| known.file_name() == path.file_name());
-        same_name.take(MOST_COMPARED).any(|(_, kept)| kept.is_at(path))
+        self.kept.iter().any(|(known, kept)| *known == path && kept.is_at(path))
     }
 
     /// Whether this is what was there, wherever it is now.
@@ -279,61 +289,4 @@ pub(super) fn changed(stat: &Stat) -> Changed {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-    use crate::process::sandbox::overlap::look_at;
-
-    /// What is told about a project in which something was done, with room for so many new folders.
-    fn after(root: &Path, room: usize, work: impl FnOnce()) -> Vec<String> {
-        let policy = SandboxPolicy { projects: vec![root.to_owned()], ..SandboxPolicy::default() };
-        let mut projects = look_at(&policy, Vec::new).unwrap();
-        projects.surveys[0].room = room;
-        let watch = ProtectionWatch::begin(&projects, &policy);
-        work();
-        let base = format!("{}/", root.display());
-        watch.end(&[]).iter().map(|told| told.to_string().replace(&base, "")).collect()
-    }
-
-    #[test]
-    fn more_folders_than_are_looked_at_get_another_name_and_the_rest_is_looked_into() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
-        fs::create_dir_all(root.join("gone")).unwrap();
-        let make = |name: &str| fs::create_dir_all(root.join(name)).unwrap();
-        let told = after(&root, 3, || {
-            for number in 0..9 {
-                make(&format!("many/{number}"));
-            }
-            make("few/one/.vscode");
-            // What is gone makes room.
-            fs::remove_dir(root.join("gone")).unwrap();
-            make("new/one/.zed");
-        });
-        let renamed = |name: &str| format!("{name} was renamed to {name}.untrusted");
-        assert_eq!(told, ["few/one/.vscode", "many", "new/one/.zed"].map(renamed));
-        // It does not count any more.
-        assert_eq!(after(&root, 1, || make("other")), [""; 0]);
-        assert_eq!(after(&root, 0, || make("last")), [renamed("last")]);
-    }
-
-    #[test]
-    fn too_many_folders_in_a_repository_get_another_name_but_for_those_that_were_there() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
-        let make = |name: &str| fs::create_dir_all(root.join(name)).unwrap();
-        make(".git/modules/mine");
-        fs::write(root.join(".git/modules/mine/HEAD"), "x").unwrap();
-        let told = after(&root, 100, || {
-            for number in 0..5000 {
-                make(&format!(".git/modules/many/{number}"));
-            }
-            make(".git/worktrees/w/hooks");
-            fs::write(root.join(".git/worktrees/w/HEAD"), "x").unwrap();
-            fs::write(root.join(".git/worktrees/w/hooks/update"), "x").unwrap();
-        });
-        let renamed = |name: &str| format!("{name} was renamed to {name}.untrusted");
-        assert_eq!(told, [".git/modules/many", ".git/worktrees/w"].map(renamed));
-    }
-}
+mod tests;

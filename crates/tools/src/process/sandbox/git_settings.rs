@@ -185,12 +185,14 @@ impl NamedPlaces {
             self.places.push(NamedPlace::Path(value.to_owned()));
             return;
         }
-        // Another alias is a command of git's own.
-        if section == "alias" && !value.starts_with('!') {
+        // Another alias is a command of git's own, which runs programs because of these options.
+        let runs = |word: &str| ["-c", "-x", "--exec"].iter().any(|option| word.starts_with(option));
+        if section == "alias" && !value.starts_with('!') && !value.split_whitespace().any(runs) {
             return;
         }
         let is_edge = |letter: char| letter.is_whitespace() || "\"'`;|&()<>=,:!{}".contains(letter);
-        let words = value.split(is_edge).filter(|word| !word.is_empty());
+        let words = value.split(is_edge).map(|word| word.strip_prefix("-x").unwrap_or(word));
+        let words = words.filter(|word| !word.is_empty());
         self.places.extend(words.enumerate().filter_map(|(at, word)| match word.contains('/') {
             true => Some(NamedPlace::File(word.to_owned())),
             false => (at > 0 || key.ends_with("file")).then(|| NamedPlace::Word(word.to_owned())),
@@ -353,5 +355,11 @@ mod tests {
         std::fs::write(&file, "[include]\n\tpath = config\n").unwrap();
         assert_eq!(NamedPlaces::of(&file, None).unwrap().files, std::slice::from_ref(&file));
         assert_eq!(NamedPlaces::of(folder.path(), None).unwrap().files, Vec::<PathBuf>::new());
+        let include = |count: usize| {
+            let all: String = (0..count).map(|number| format!("[include]\n\tpath = {number}\n")).collect();
+            std::fs::write(&file, all).unwrap();
+            NamedPlaces::of(&file, None).map(|found| found.files.len()).ok()
+        };
+        assert_eq!([MOST_FILES, MOST_FILES + 1].map(include), [Some(MOST_FILES), None]);
     }
 }

@@ -3,7 +3,7 @@
 //! Whoever changes such a place changes what the protected name means. Links on the way are protected as well. What leads
 //! to the project itself, or to a folder around it, protects nothing: all of it would be closed.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, FileType};
 use std::io;
@@ -95,10 +95,25 @@ pub(super) fn leads(
     }
     home.into_iter().for_each(|home| found.add_links_of_home(home));
     found.add_inner(&survey.links);
-    if found.steps_left == 0 || found.places.len() > MOST_LEADS {
+    if found.way.steps_left == 0 || found.places.len() > MOST_LEADS {
         return Err(io::Error::other(TooManyLeads(survey.root.clone())));
     }
     Ok(found.places.into_iter().collect())
+}
+
+/// The same for links of which something else, or nothing, is at their place now, and which other programs put back.
+pub(super) fn leads_of_missing<'a>(
+    survey: &ProjectSurvey,
+    links: impl Iterator<Item = (&'a Path, &'a Path)>,
+) -> Vec<PathBuf> {
+    let mut found = FoundLeads::new(&survey.root);
+    let inside = links.filter(|(link, _)| link.starts_with(&survey.root));
+    for (link, target) in inside.filter(|(link, target)| fs::read_link(link).ok().as_deref() != Some(*target))
+    {
+        link.parent().into_iter().for_each(|above| found.add(&above.join(target)));
+    }
+    found.add_inner(&survey.links);
+    found.places.into_iter().filter(|place| !survey.leads.contains(place)).collect()
 }
 
 /// The work tree that belongs to the folder of git's of a worktree.
@@ -113,13 +128,12 @@ struct FoundLeads<'a> {
     places: BTreeSet<PathBuf>,
     /// Those in which links have not been looked at.
     next: VecDeque<PathBuf>,
-    /// Once there are none, nothing more is followed.
-    steps_left: usize,
+    way: Way,
 }
 
 impl<'a> FoundLeads<'a> {
     fn new(root: &'a Path) -> Self {
-        Self { root, places: BTreeSet::new(), next: VecDeque::new(), steps_left: MOST_STEPS }
+        Self { root, places: BTreeSet::new(), next: VecDeque::new(), way: Way::new(MOST_STEPS) }
     }
 
     /// Adds what a protected link leads to.
@@ -188,13 +202,13 @@ impl<'a> FoundLeads<'a> {
 
     /// What is at a path, with links followed.
     fn kind(&mut self, path: &Path) -> Option<FileType> {
-        self.steps_left = self.steps_left.checked_sub(1)?;
+        self.way.step()?;
         fs::metadata(path).ok().map(|meta| meta.file_type())
     }
 
     /// Adds where a path ends, if that is in the project.
     fn add_inside(&mut self, path: &Path) {
-        let Some((links, end)) = follow(path, &mut self.steps_left) else { return };
+        let Some((links, end)) = self.way.follow(path) else { return };
         if end.starts_with(self.root) {
             self.insert(links, end);
         }
@@ -202,7 +216,7 @@ impl<'a> FoundLeads<'a> {
 
     /// Adds where a path ends, and the links on the way.
     fn add(&mut self, path: &Path) {
-        if let Some((links, end)) = follow(path, &mut self.steps_left) {
+        if let Some((links, end)) = self.way.follow(path) {
             self.insert(links, end);
         }
     }
@@ -237,34 +251,65 @@ impl<'a> FoundLeads<'a> {
     }
 }
 
-/// Follows a path to where it ends, whether or not something is there. The links on the way come first. Nothing if they go
-/// round in circles, or if there are no steps left.
-fn follow(path: &Path, steps_left: &mut usize) -> Option<(Vec<PathBuf>, PathBuf)> {
-    let steps = |path: &Path| -> Vec<OsString> {
-        let steps = path.components().filter(|step| !matches!(step, Component::RootDir | Component::CurDir));
-        steps.map(|step| step.as_os_str().to_owned()).rev().collect()
-    };
-    let (mut at, mut rest, mut links) = (PathBuf::from("/"), steps(path), Vec::new());
-    while let Some(step) = rest.pop() {
-        *steps_left = steps_left.checked_sub(1)?;
-        if step == ".." {
-            at.pop();
-            continue;
-        }
-        at.push(step);
-        let Ok(target) = fs::read_link(&at) else { continue };
-        if links.len() >= LINKS_MAX {
-            return None;
-        }
-        links.push(at.clone());
-        if target.is_absolute() {
-            at = PathBuf::from("/");
-        } else {
-            at.pop();
-        }
-        rest.extend(steps(&target));
+/// Following paths, one after the other.
+struct Way {
+    /// Once there are none, nothing more is followed.
+    steps_left: usize,
+    /// What lay on the way of an earlier path and is no link. Thousands of links share most of their way.
+    passed: HashSet<PathBuf>,
+    /// How often it was asked where something leads.
+    asked: usize,
+}
+
+impl Way {
+    fn new(steps_left: usize) -> Self {
+        Self { steps_left, passed: HashSet::new(), asked: 0 }
     }
-    Some((links, at))
+
+    fn step(&mut self) -> Option<()> {
+        self.steps_left = self.steps_left.checked_sub(1)?;
+        Some(())
+    }
+
+    /// Follows a path to where it ends, whether or not something is there. The links on the way come first. Nothing if they
+    /// go round in circles, or if there are no steps left.
+    fn follow(&mut self, path: &Path) -> Option<(Vec<PathBuf>, PathBuf)> {
+        let steps = |path: &Path| -> Vec<OsString> {
+            let steps =
+                path.components().filter(|step| !matches!(step, Component::RootDir | Component::CurDir));
+            steps.map(|step| step.as_os_str().to_owned()).rev().collect()
+        };
+        let (mut at, mut rest, mut links) = (PathBuf::from("/"), steps(path), Vec::new());
+        while let Some(step) = rest.pop() {
+            self.step()?;
+            if step == ".." {
+                at.pop();
+                continue;
+            }
+            at.push(step);
+            if self.passed.contains(&at) {
+                continue;
+            }
+            self.asked += 1;
+            let Ok(target) = fs::read_link(&at) else {
+                if !rest.is_empty() {
+                    self.passed.insert(at.clone());
+                }
+                continue;
+            };
+            if links.len() >= LINKS_MAX {
+                return None;
+            }
+            links.push(at.clone());
+            if target.is_absolute() {
+                at = PathBuf::from("/");
+            } else {
+                at.pop();
+            }
+            rest.extend(steps(&target));
+        }
+        Some((links, at))
+    }
 }
 
 /// What is known for the tools for files: the projects with the home folder, and when it was found out.
@@ -280,8 +325,13 @@ static KNOWN: Mutex<Vec<KnownLeads>> = Mutex::new(Vec::new());
 /// The same places for tools that change files themselves. Of a project that is too large to be looked through, those that
 /// names at its root lead to, and settings of the repository there.
 pub(crate) fn known_leads(projects: Vec<PathBuf>, home: &ProtectedHome) -> Arc<Vec<PathBuf>> {
+    known_leads_at(Instant::now(), projects, home)
+}
+
+/// The same at a time.
+fn known_leads_at(now: Instant, projects: Vec<PathBuf>, home: &ProtectedHome) -> Arc<Vec<PathBuf>> {
     let all = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let lately = |known: &KnownLeads| known.since.elapsed() < LATELY;
+    let lately = |known: &KnownLeads| now.duration_since(known.since) < LATELY;
     let is_it = |known: &KnownLeads| known.projects == projects && known.home == *home;
     if let Some(known) = all().iter().find(|known| lately(known) && is_it(known)) {
         return Arc::clone(&known.places);
@@ -324,14 +374,14 @@ mod tests {
         symlink("round", root.join("round")).unwrap();
         let check = |path: &str, links: &[&str], end: &str| {
             let links = links.iter().map(|name| root.join(name)).collect();
-            assert_eq!(follow(&root.join(path), &mut 100), Some((links, root.join(end))), "{path}");
+            assert_eq!(Way::new(100).follow(&root.join(path)), Some((links, root.join(end))), "{path}");
         };
         check("real/inner", &[], "real/inner");
         check("door/back/../x/new", &["door", "real/back", "door"], "real/x/new");
         check("./none/../real", &[], "real");
-        assert_eq!(follow(&root.join("round/x"), &mut 1000), None);
+        assert_eq!(Way::new(1000).follow(&root.join("round/x")), None);
         // Nor where there are no steps left.
-        assert_eq!(follow(&root.join("real/inner"), &mut 1), None);
+        assert_eq!(Way::new(1).follow(&root.join("real/inner")), None);
     }
 
     fn links(root: &Path, folder: &str, count: usize, target: impl Fn(usize) -> String) -> Vec<PathBuf> {
@@ -339,6 +389,18 @@ mod tests {
         let paths: Vec<PathBuf> = (0..count).map(|at| root.join(folder).join(at.to_string())).collect();
         paths.iter().enumerate().for_each(|(at, path)| symlink(target(at), path).unwrap());
         paths
+    }
+
+    #[test]
+    fn what_links_have_in_common_is_looked_at_once() {
+        // Four thousand links into one folder took four thousand times the depth of it.
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let links = links(&root, "a/b/c", 100, |at| format!("../../../t/u/v/{at}"));
+        let mut found = FoundLeads::new(&root);
+        links.iter().for_each(|link| found.add_link(link));
+        let in_common = root.join("a/b/c").components().count() - 1 + "tuv".len();
+        assert_eq!((found.places.len(), found.way.asked), (100, 100 + in_common));
     }
 
     #[test]
@@ -365,8 +427,9 @@ mod tests {
         found.add_inner(&both);
         let expected = ["end/0", "end/1", "end/2", "t/0", "t/1", "t/2"].map(|name| root.join(name));
         assert_eq!(found.places, BTreeSet::from(expected));
+        let places = Vec::from_iter(found.places);
         let survey = ProjectSurvey { root, protected_links: first, links: both, ..ProjectSurvey::default() };
-        assert!(leads(&survey, &[], None).is_ok());
+        assert_eq!(leads(&survey, &[], None).unwrap(), places);
         let many = std::iter::repeat_n(survey.protected_links.clone(), 40_000).flatten();
         let survey = ProjectSurvey { protected_links: many.collect(), ..survey };
         let refused = leads(&survey, &[], None).unwrap_err().to_string();
@@ -377,5 +440,35 @@ mod tests {
                 "too much in {root} is a protected link, or is named by settings of git's, to find out where it leads"
             )
         );
+    }
+
+    #[test]
+    fn settings_of_the_person_name_places_too() {
+        for name in [".gitconfig", ".config/git/config"] {
+            let folder = tempfile::tempdir().unwrap();
+            let root = folder.path().canonicalize().unwrap();
+            let home = root.join("home");
+            fs::create_dir_all(home.join(name).parent().unwrap()).unwrap();
+            fs::write(home.join(name), "[core]\n\tfsmonitor = tools/monitor\n").unwrap();
+            let survey = ProjectSurvey { root: root.join("project"), ..ProjectSurvey::default() };
+            let found = leads(&survey, &[], Some(&home)).unwrap();
+            assert_eq!(found, [root.join("project/tools/monitor")], "{name}");
+        }
+    }
+
+    #[test]
+    fn what_was_found_is_believed_for_a_while() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let home = ProtectedHome::default();
+        let now = Instant::now();
+        let check = |now: Instant, expected: &[&str]| {
+            let expected: Vec<PathBuf> = expected.iter().map(|name| root.join(name)).collect();
+            assert_eq!(*known_leads_at(now, vec![root.clone()], &home), expected);
+        };
+        check(now, &[]);
+        symlink("guide.md", root.join("AGENTS.md")).unwrap();
+        check(now, &[]);
+        check(Instant::now() + LATELY, &["guide.md"]);
     }
 }

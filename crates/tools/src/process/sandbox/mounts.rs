@@ -19,7 +19,8 @@ use super::kernel::{make_read_only, make_this_read_only};
 use super::policy::{SandboxPolicy, is_of_system};
 use super::protection::{protect, protected};
 use super::report::SandboxPart;
-use super::stage::{Stage, attach, copy, copy_at, new_mount};
+use super::spares::Spares;
+use super::stage::{Stage, attach, copy, copy_at, mount_number, new_mount};
 use super::survey::ProjectSurvey;
 
 /// Where the new root is put together: folders of which every system has one. What they hold is taken hold of before.
@@ -69,15 +70,16 @@ pub(super) fn enter(
         .map_err(during("keeping mounts to itself"))?;
     let plan = Plan::of(policy)?;
     let protected = protected(policy, surveys)?;
+    let (writable, places) = (plan.writable(), plan.all_places());
+    let spares = plan.spares(&protected, &places).map_err(during("protecting files"))?;
     let workshop = WORKSHOPS.iter().find(|folder| Path::new(folder).is_dir()).copied().unwrap_or("/");
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let workshop = openat(CWD, workshop, flags, Mode::empty()).map_err(during("finding room for a root"))?;
     let mut stage = Stage::on(&workshop).map_err(during("making a root"))?;
     make_proc(&stage, policy).map_err(during("/proc"))?;
-    let (writable, places) = (plan.writable(), plan.all_places());
     let covers = plan.fill(&mut stage)?;
-    let guards =
-        protect(&stage, policy, surveys, &protected, &writable).map_err(during("protecting files"))?;
+    let guards = protect(&stage, spares, policy, surveys, &protected, &writable);
+    let guards = guards.map_err(during("protecting files"))?;
     for path in covers {
         let close = || make_this_read_only(stage.find(&path)?.as_fd());
         close().map_err(during(path.display()))?;
@@ -209,6 +211,24 @@ impl Plan {
     fn writable(&self) -> Vec<PathBuf> {
         let writable = self.places.iter().filter(|(_, filling, _)| *filling == Filling::Writable);
         writable.map(|(path, ..)| path.clone()).collect()
+    }
+
+    /// Second copies of what is writable and has something protected in it.
+    fn spares<'a>(
+        &self,
+        protected: &[(PathBuf, PathBuf)],
+        places: &'a BTreeSet<PathBuf>,
+    ) -> rustix::io::Result<Spares<'a>> {
+        let mut needed = Vec::new();
+        for (path, filling, tree) in &self.places {
+            let from = protected.partition_point(|(_, inner)| inner <= path);
+            let is_needed = protected.get(from).is_some_and(|(_, inner)| inner.starts_with(path));
+            // The root of all stays what it is.
+            if let Some(tree) = tree.as_ref().filter(|_| is_needed && path.parent().is_some()) {
+                needed.extend((*filling == Filling::Writable).then_some((path, mount_number(tree)?)));
+            }
+        }
+        Spares::of(needed, places)
     }
 
     /// Everything that is put into the root.

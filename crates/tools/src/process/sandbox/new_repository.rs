@@ -14,37 +14,44 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, stata
 use super::access::{is_gone, open_folder};
 use super::git_settings::is_harmless;
 use super::guard::put_aside;
+use super::put_aside_name::is_put_aside;
 use super::report::DisplacedName;
 use super::repository::git_folders;
+use super::survey::FILLED_BY_TOOLS;
 
-/// What in a folder of git's can make it run programs, or look elsewhere for what does. In the last two repositories are
+/// What in a folder of git's can make it run programs, or look elsewhere for what does. In two of them repositories are
 /// named in the old way, to which something is pushed then: in a folder that runs the hooks there.
-pub(super) const ARMING: [&str; 6] =
-    ["hooks", "config", "config.worktree", "commondir", "branches", "remotes"];
+pub(super) const ARMING: [&str; 7] =
+    ["hooks", "config", "config.worktree", "commondir", "branches", "remotes", "lazygit.yml"];
 
 /// The most that is read of a file of git's.
 const LONGEST: u64 = 256 * 1024;
 
-/// Whether nothing of a folder of git's, or of those of its worktrees and submodules, would run by itself.
-pub(super) fn runs_nothing(git: &Path) -> bool {
+/// Whether nothing of a folder of git's, or of those of its worktrees and submodules, would run by itself. It lies in a
+/// project at one of the roots.
+pub(super) fn runs_nothing(git: &Path, roots: &[&Path]) -> bool {
     let is_harmless =
-        |git: &PathBuf| open_folder(CWD, git).is_ok_and(|folder| armed(git, &folder).is_empty());
+        |git: &PathBuf| open_folder(CWD, git).is_ok_and(|folder| armed(git, &folder, roots).is_empty());
     git_folders(git).is_some_and(|all| all.iter().all(is_harmless))
 }
 
 /// Gives another name to what makes git run programs in a folder of git's that was not there before, but for what may
 /// stay. Nothing if that cannot be told.
-pub(super) fn disarm(git: &Path, may_stay: impl Fn(&Path) -> bool) -> Option<Vec<DisplacedName>> {
+pub(super) fn disarm(
+    git: &Path,
+    roots: &[&Path],
+    may_stay: impl Fn(&Path) -> bool,
+) -> Option<Vec<DisplacedName>> {
     let folder = match open_folder(CWD, git) {
         Err(error) if is_gone(error) => return Some(Vec::new()),
         other => other.ok()?,
     };
-    let armed = armed(git, &folder).into_iter().filter(|name| !may_stay(&git.join(name)));
+    let armed = armed(git, &folder, roots).into_iter().filter(|name| !may_stay(&git.join(name)));
     Some(armed.map(|name| put_aside(&folder, git, name.as_ref())).collect())
 }
 
 /// What in a folder of git's makes it run programs, or look elsewhere for what does.
-fn armed(git: &Path, folder: &OwnedFd) -> Vec<&'static str> {
+fn armed(git: &Path, folder: &OwnedFd, roots: &[&Path]) -> Vec<&'static str> {
     let text = |name| content(folder, name);
     let there = ARMING.into_iter().filter(|name| statat(folder, *name, AtFlags::SYMLINK_NOFOLLOW).is_ok());
     there
@@ -52,7 +59,7 @@ fn armed(git: &Path, folder: &OwnedFd) -> Vec<&'static str> {
             "hooks" => !has_only(folder, "hooks", |name| name.ends_with(b".sample")),
             "branches" | "remotes" => !has_only(folder, name, |_| false),
             "commondir" => text("commondir").is_none_or(|text| !leads_up(git, &text)),
-            name => text(name).is_none_or(|text| !are_harmless(&text, git)),
+            name => text(name).is_none_or(|text| !are_harmless(&text, git, roots)),
         })
         .collect()
 }
@@ -93,7 +100,7 @@ pub(super) fn content(folder: &OwnedFd, name: &str) -> Option<String> {
 }
 
 /// Whether settings of git's run nothing. What is written in an unusual way is not looked at closely: it does.
-fn are_harmless(settings: &str, git: &Path) -> bool {
+fn are_harmless(settings: &str, git: &Path, roots: &[&Path]) -> bool {
     let mut section = String::new();
     settings.lines().map(str::trim).all(|line| {
         if line.is_empty() || line.starts_with(['#', ';']) {
@@ -110,8 +117,52 @@ fn are_harmless(settings: &str, git: &Path) -> bool {
         let (key, value) = line.split_once('=').unwrap_or((line, ""));
         let key = key.trim().to_ascii_lowercase();
         let is_place = section == "core" && key == "worktree";
-        !line.ends_with('\\') && is_harmless(&section, &key) && (!is_place || is_near(git, value.trim()))
+        let is_remote = REMOTES.contains(&(section.as_str(), key.as_str()));
+        !line.ends_with('\\')
+            && is_harmless(&section, &key)
+            && (!is_place || is_near(git, value.trim()))
+            && (!is_remote || is_watched_remote(git, key == "url" || key == "pushurl", value.trim(), roots))
     })
+}
+
+/// Settings that say where something is pushed to.
+const REMOTES: [(&str, &str); 5] = [
+    ("branch", "pushremote"),
+    ("branch", "remote"),
+    ("remote", "pushdefault"),
+    ("remote", "pushurl"),
+    ("remote", "url"),
+];
+
+/// Whether something can be pushed to a place without running hooks that a command made: to another machine, or to what is
+/// looked through after every command. Git goes by the same signs. A repository that is mounted is not looked at again, so
+/// that of a project itself must have no folder.
+fn is_watched_remote(git: &Path, is_url: bool, value: &str, roots: &[&Path]) -> bool {
+    if value.contains(['"', '\\', '#', ';']) || value.contains("::") {
+        return false;
+    }
+    let path = match value.split_once("://") {
+        Some(("file", path)) => path,
+        Some(_) => return true,
+        None => value,
+    };
+    if path.find(':').is_some_and(|colon| path.find('/').is_none_or(|slash| colon < slash)) {
+        return true;
+    }
+    let tree = git.parent().unwrap_or(git);
+    let is_own = roots.iter().any(|root| *root == git || root.join(".git") == git);
+    let is_looked_at = |path: &Path, root: &&Path| {
+        let is_one = |name| !is_put_aside(name) && !FILLED_BY_TOOLS.iter().any(|known| name == *known);
+        path.strip_prefix(root).is_ok_and(|below| below.iter().all(is_one))
+    };
+    let found: Vec<PathBuf> =
+        [tree, git].iter().filter_map(|base| fs::canonicalize(base.join(path)).ok()).collect();
+    let are_looked_at = found.iter().all(|path| roots.iter().any(|root| is_looked_at(path, root)));
+    match is_url || path.contains('/') {
+        true => path == "." || !is_own && !found.is_empty() && are_looked_at,
+        // The name of a remote, unless there is a folder with that name.
+        false => path == "." || found.is_empty() && !FILLED_BY_TOOLS.contains(&path),
+    }
 }
 
 /// Whether a work tree lies in the folder that the repository is in, as that of a submodule does. Elsewhere git would
@@ -134,8 +185,10 @@ mod tests {
             "# x\n[remote \"origin\"]\n\turl = https://x/y\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n",
             "[branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n[user]\n\tname = A\n",
             "[Core]\n\tIgnoreCase = true\n",
+            "[remote \"o\"]\n\turl = git@host:x/y.git\n\tpushurl = ssh://host/x\n",
+            "[branch \"b\"]\n\tremote = .\n",
         ] {
-            assert!(are_harmless(settings, Path::new("/none/.git")), "{settings}");
+            assert!(are_harmless(settings, Path::new("/none/.git"), &[]), "{settings}");
         }
         for settings in [
             "[core]\n\tfsmonitor = evil\n",
@@ -146,6 +199,13 @@ mod tests {
             "[includeIf \"gitdir:/\"]\n\tpath = x\n",
             "[filter \"x\"]\n\tclean = evil\n",
             "[remote \"o\"]\n\tuploadpack = evil\n",
+            "[remote \"o\"]\n\turl = /tmp\n",
+            "[remote \"o\"]\n\tpushurl = file:///tmp\n",
+            "[remote \"o\"]\n\turl = \"https://x\"\n",
+            "[remote \"o\"]\n\turl = ext::evil\n",
+            "[remote]\n\tpushDefault = ../evil\n",
+            "[branch \"b\"]\n\tremote = ../evil\n",
+            "[branch \"b\"]\n\tpushRemote = target\n",
             "[remote \"o\"]\n\turl = x\\\n[core]\\\n\n",
             "[core.x]\n\tbare = 1\n",
             "[alias]\n\tst = !evil\n",
@@ -154,7 +214,7 @@ mod tests {
             "[branch \"a]\"]\n\tx = 1\n",
             "[user]\n\tname = \"a\\\n\"\n[core]\n\tpager = evil\n",
         ] {
-            assert!(!are_harmless(settings, Path::new("/none/.git")), "{settings}");
+            assert!(!are_harmless(settings, Path::new("/none/.git"), &[]), "{settings}");
         }
     }
 
@@ -175,11 +235,12 @@ mod tests {
         write("modules/n/config", "[core]\n\tworktree = ../../../n\n");
         fs::create_dir(git.with_file_name("n")).unwrap();
         let disarm_all = || -> Option<Vec<DisplacedName>> {
-            let each: Option<Vec<_>> = git_folders(&git)?.iter().map(|git| disarm(git, |_| false)).collect();
+            let each: Option<Vec<_>> =
+                git_folders(&git)?.iter().map(|git| disarm(git, &[], |_| false)).collect();
             Some(each?.concat())
         };
         assert_eq!(disarm_all(), Some(Vec::new()));
-        assert!(runs_nothing(&git));
+        assert!(runs_nothing(&git, &[]));
 
         write("hooks/pre-commit", "x");
         write("worktrees/w/commondir", "../../../elsewhere\n");

@@ -5,13 +5,15 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 
 use super::aftermath::{copies, loose};
+use super::leads::leads_of_missing;
+use super::made_file::MadeFiles;
 use super::policy::SandboxPolicy;
 use super::rebase::StoppedWorks;
 use super::settled::{SettledPlaces, SurveyedProjects};
@@ -19,6 +21,7 @@ use super::survey::survey;
 use super::tool_link::ways_to_tools;
 use super::watched::{mounted_git, watched};
 use crate::protected::IN_GIT;
+use crate::protected_home::ProtectedHome;
 
 /// A program that may still make something.
 #[derive(Debug)]
@@ -28,15 +31,26 @@ pub(in crate::process) struct ProgramEntry {
     /// Whether its supervisor has said that all is done.
     over: AtomicBool,
     /// Where it can make something that is looked for in the end.
-    reach: Vec<PathBuf>,
-    settled: SettledPlaces,
+    pub(super) reach: Vec<PathBuf>,
+    /// The projects among these, with what counts in each of a home folder.
+    pub(super) projects: Vec<(PathBuf, ProtectedHome)>,
+    /// Places at which nothing may be made, whatever their names.
+    pub(super) watched: Vec<PathBuf>,
+    pub(super) settled: SettledPlaces,
     stopped: StoppedWorks,
+    /// What tools have made there since it was entered.
+    made: Mutex<MadeFiles>,
 }
 
 impl ProgramEntry {
     /// Notes that its supervisor has said that all is done.
     pub(in crate::process) fn end(&self) {
         self.over.store(true, Ordering::Release);
+    }
+
+    /// What tools have made where it can make something.
+    pub(in crate::process) fn made(&self) -> MadeFiles {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn is_over(&self) -> bool {
@@ -66,14 +80,14 @@ fn running() -> MutexGuard<'static, RunningPrograms> {
 
 /// The time in which the projects of a program are looked at. No entry goes meanwhile: who ends in it can have made what was
 /// seen.
-struct ProjectLook {
+pub(super) struct ProjectLook {
     /// Those that ran when it began.
     before: Vec<Arc<ProgramEntry>>,
     count: u64,
 }
 
 impl ProjectLook {
-    fn begin() -> Self {
+    pub(super) fn begin() -> Self {
         let mut running = running();
         if running.looking == 0 {
             running.entries.retain(|entry| !entry.is_over());
@@ -84,7 +98,7 @@ impl ProjectLook {
     }
 
     /// Every program that can have made what was seen. Who is entered later begins later.
-    fn others(&self) -> Vec<Arc<ProgramEntry>> {
+    pub(super) fn others(&self) -> Vec<Arc<ProgramEntry>> {
         let running = running();
         let since = running.entries.iter().filter(|entry| entry.number >= self.count);
         self.before.iter().chain(since).cloned().collect()
@@ -116,13 +130,27 @@ pub(in crate::process) fn enter(
         supervisor,
         over: AtomicBool::new(false),
         reach,
+        projects: projects.surveys.iter().map(|survey| (survey.root.clone(), survey.home.clone())).collect(),
+        watched: projects.watched.clone(),
         settled: projects.settled.clone(),
         stopped: projects.stopped.clone(),
+        made: Mutex::default(),
     };
     let entry = Arc::new(entry);
     running.entries.push(Arc::clone(&entry));
     drop(running);
     Ok((projects, entry))
+}
+
+/// Notes for the programs that run where a tool has put a file that it is not theirs. It waits for the disk.
+pub(crate) fn note_made(path: &Path, written: &[u8]) {
+    let is_near = |entry: &&Arc<ProgramEntry>| {
+        !entry.is_over() && entry.reach.iter().any(|folder| path.starts_with(folder))
+    };
+    let near: Vec<Arc<ProgramEntry>> = running().entries.iter().filter(is_near).cloned().collect();
+    for entry in near {
+        entry.made.lock().unwrap_or_else(PoisonError::into_inner).add(path, written);
+    }
 }
 
 /// Looks at the projects of a policy while other programs run, which are asked for when all has been seen.
@@ -134,7 +162,7 @@ pub(super) fn look_at(
     for survey in &mut surveys {
         survey.loose = loose(survey);
     }
-    let watched = watched(policy, &surveys);
+    let mut watched = watched(policy, &surveys);
     let names = surveys.iter().flat_map(|survey| &survey.names).chain(&watched).cloned();
     let git = mounted_git(policy, &surveys);
     let in_git = git.iter().flat_map(|git| IN_GIT.map(|name| git.join(name)));
@@ -142,6 +170,13 @@ pub(super) fn look_at(
     let mut settled = SettledPlaces::all(names.chain(in_git).chain(git.clone()).chain(links));
     let mut stopped = StoppedWorks::of(git.iter().chain(surveys.iter().flat_map(|survey| &survey.loose)));
     let others = others();
+    for survey in &mut surveys {
+        // Another program may have taken a link away: what it leads to stays what it is.
+        let mut leads = leads_of_missing(survey, others.iter().flat_map(|other| other.settled.links()));
+        settled.add(&leads);
+        watched.extend(leads.iter().filter(|path| path.starts_with(&survey.root)).cloned());
+        survey.leads.append(&mut leads);
+    }
     others.iter().for_each(|other| settled.add_links(&other.settled));
     for other in others {
         settled.keep_common(&other.settled, &other.reach);
@@ -153,4 +188,154 @@ pub(super) fn look_at(
         survey.copies.iter().for_each(|copy| settled.remove(copy));
     }
     Ok(SurveyedProjects { surveys, settled, watched, stopped })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::{Child, Command, Stdio};
+
+    use rustix::fs::lstat;
+    use tempfile::TempDir;
+
+    use super::super::aftermath::changed;
+    use super::super::survey::coarse_time;
+    use super::*;
+
+    /// A process that does nothing, in the place of a supervisor.
+    struct IdleSupervisor(Child);
+
+    impl IdleSupervisor {
+        fn start() -> Self {
+            Self(Command::new("cat").stdin(Stdio::piped()).spawn().unwrap())
+        }
+
+        fn enter(&self, policy: &SandboxPolicy) -> Arc<ProgramEntry> {
+            enter(policy, Pid::from_child(&self.0)).unwrap().1
+        }
+    }
+
+    impl Drop for IdleSupervisor {
+        fn drop(&mut self) {
+            self.0.kill().ok();
+            self.0.wait().ok();
+        }
+    }
+
+    /// A folder with a project in it.
+    fn project() -> (TempDir, PathBuf, SandboxPolicy) {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        write(&base.join("project/file"), "");
+        let projects = vec![base.join("project")];
+        (folder, base, SandboxPolicy { projects, ..SandboxPolicy::default() })
+    }
+
+    fn write(path: &Path, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn a_program_is_over_when_its_supervisor_says_so_or_is_gone() {
+        let (_folder, _, policy) = project();
+        let (told, mut killed) = (IdleSupervisor::start(), IdleSupervisor::start());
+        let entries = [told.enter(&policy), killed.enter(&policy)];
+        assert_eq!(entries.each_ref().map(|entry| entry.is_over()), [false, false]);
+        entries[0].end();
+        assert_eq!(entries.each_ref().map(|entry| entry.is_over()), [true, false]);
+        killed.0.kill().unwrap();
+        killed.0.wait().unwrap();
+        assert_eq!(entries.each_ref().map(|entry| entry.is_over()), [true, true]);
+    }
+
+    #[test]
+    fn who_comes_or_goes_during_a_look_can_have_made_what_is_seen() {
+        let (_folder, _, policy) = project();
+        let supervisors = [(); 3].map(|()| IdleSupervisor::start());
+        let gone = supervisors[0].enter(&policy);
+        gone.end();
+        let before = supervisors[1].enter(&policy);
+        let look = ProjectLook::begin();
+        before.end();
+        let since = supervisors[2].enter(&policy);
+        since.end();
+        // Another look begins, and forgets none of them.
+        let next = ProjectLook::begin();
+        let entries = [gone, before, since];
+        let check = |look: &ProjectLook, expected: [bool; 3]| {
+            let others: Vec<u64> = look.others().iter().map(|entry| entry.number).collect();
+            assert_eq!(entries.each_ref().map(|entry| others.contains(&entry.number)), expected);
+        };
+        check(&look, [false, true, true]);
+        check(&next, [false, false, false]);
+    }
+
+    #[test]
+    fn others_are_asked_for_when_all_has_been_seen() {
+        // Who is entered while a project is looked at may have made what is seen last.
+        let (_folder, base, policy) = project();
+        let name = base.join("project/AGENTS.md");
+        let make = || {
+            write(&name, "");
+            Vec::new()
+        };
+        assert!(!look_at(&policy, make).unwrap().settled.has(&name));
+        assert!(look_at(&policy, Vec::new).unwrap().settled.has(&name));
+    }
+
+    #[test]
+    fn what_another_program_can_have_made_is_not_settled_wherever_that_is() {
+        let (_folder, base, policy) = project();
+        write(&base.join("elsewhere/.git/HEAD"), "");
+        let policy = SandboxPolicy {
+            repositories: vec![base.join("elsewhere/.git")],
+            protected: vec![base.join("beside/kept")],
+            ..policy
+        };
+        let supervisor = IdleSupervisor::start();
+        let entry = supervisor.enter(&policy);
+        let made = ["project/AGENTS.md", "elsewhere/.git/config", "beside/kept"].map(|name| base.join(name));
+        made.iter().for_each(|path| write(path, ""));
+        let settled = |others: Vec<Arc<ProgramEntry>>| {
+            let settled = look_at(&policy, || others).unwrap().settled;
+            made.each_ref().map(|path| settled.has(path))
+        };
+        assert_eq!(settled(Vec::new()), [true; 3]);
+        assert_eq!(settled(vec![entry]), [false; 3]);
+    }
+
+    #[test]
+    fn a_copy_lies_at_the_same_path_in_a_worktree_and_is_not_settled() {
+        // What one command had put in its place another could make again for good.
+        let check = |names: [&str; 2], is_copy: bool| {
+            let (_folder, base, policy) = project();
+            for (file, text) in [
+                (".git/HEAD", "ref: refs/heads/main\n"),
+                (".git/worktrees/tree/HEAD", "ref: refs/heads/x\n"),
+                (".git/worktrees/tree/commondir", "../..\n"),
+                ("tree/.git", "gitdir: ../.git/worktrees/tree\n"),
+            ] {
+                write(&base.join("project").join(file), text);
+            }
+            let supervisor = IdleSupervisor::start();
+            let entry = supervisor.enter(&policy);
+            let paths = names.map(|name| base.join("project").join(name));
+            for path in &paths {
+                write(path, "Be good.\n");
+                while coarse_time() <= changed(&lstat(path).unwrap()) {
+                    std::thread::yield_now();
+                }
+            }
+            let seen = look_at(&policy, Vec::new).unwrap();
+            let copies = seen.surveys[0].copies.iter().map(PathBuf::as_path);
+            assert!(copies.eq(paths.iter().skip(1).filter(|_| is_copy)), "{names:?}");
+            assert_eq!(paths.each_ref().map(|path| seen.settled.has(path)), [true, !is_copy], "{names:?}");
+            // What another program may have made says nothing about it.
+            assert!(look_at(&policy, || vec![entry]).unwrap().surveys[0].copies.is_empty(), "{names:?}");
+        };
+        check(["AGENTS.md", "tree/AGENTS.md"], true);
+        check(["AGENTS.md", "tree/sub/AGENTS.md"], false);
+        check(["AGENTS.md", "sub/AGENTS.md"], false);
+    }
 }

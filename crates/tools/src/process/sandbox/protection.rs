@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -16,9 +16,9 @@ use rustix::io::Errno;
 
 use super::fault::{SandboxFault, during};
 use super::guard::Guard;
-use super::kernel::make_read_only;
 use super::policy::SandboxPolicy;
 use super::repository::git_folders;
+use super::spares::Spares;
 use super::stage::{Stage, attach, copy_at, look, look_at_name, target};
 use super::survey::ProjectSurvey;
 use crate::protected::IN_GIT;
@@ -72,6 +72,7 @@ pub(super) fn protected(
 /// the result.
 pub(super) fn protect(
     stage: &Stage,
+    mut spares: Spares<'_>,
     policy: &SandboxPolicy,
     surveys: &[ProjectSurvey],
     protected: &[(PathBuf, PathBuf)],
@@ -82,13 +83,18 @@ pub(super) fn protect(
         let tree = copy_at(stage.find(path).ok()?).ok()?;
         Some((path, tree))
     });
-    let excepted: Vec<(&PathBuf, OwnedFd)> = excepted.collect();
+    let mut excepted: Vec<(&PathBuf, OwnedFd)> = excepted.collect();
+    excepted.sort_by_key(|(path, _)| *path);
+    let mut excepted = excepted.into_iter().peekable();
 
-    let mut mounted = BTreeSet::new();
     let mut guards: Vec<Guard> = Vec::new();
     for (base, path) in protected {
+        // Before what is protected in there, which would be covered.
+        while let Some((inner, tree)) = excepted.next_if(|(inner, _)| *inner < path) {
+            attach(&tree, stage.find(inner)?)?;
+        }
         if writable.iter().any(|outer| path.starts_with(outer) && path != outer) {
-            guards.extend(protect_one(stage, policy, base, path, &mut mounted)?);
+            guards.extend(protect_one(stage, &mut spares, policy, base, path)?);
         }
     }
     guards.dedup();
@@ -101,10 +107,10 @@ pub(super) fn protect(
 /// Protects one name below something writable.
 fn protect_one(
     stage: &Stage,
+    spares: &mut Spares<'_>,
     policy: &SandboxPolicy,
     base: &Path,
     path: &Path,
-    mounted: &mut BTreeSet<PathBuf>,
 ) -> rustix::io::Result<Vec<Guard>> {
     let permitted = policy.permitted_in(path);
     let mut at = base.to_owned();
@@ -129,20 +135,15 @@ fn protect_one(
             return Ok(vec![Guard::of_link(at, target(&found)?)]);
         }
         if is_last && kind.is_dir() && !permitted.is_empty() {
-            return protect_around(stage, &at, &permitted, mounted);
+            return protect_around(stage, spares, &at, &permitted);
         }
         // A file in the way of a protected name says where it leads: `.git` of a worktree.
         let is_end = is_last || !kind.is_dir();
-        if mounted.insert(at.clone()) {
-            if is_end {
-                mount_read_only(&found)?;
-            } else {
-                attach(&copy_at(&found)?, &found)?;
-            }
-        }
         if is_end {
+            spares.close(&found, &at)?;
             return Ok(Vec::new());
         }
+        spares.pin(&found, &at)?;
         folder = look(&folder, name)?;
     }
     Ok(Vec::new())
@@ -153,21 +154,19 @@ fn protect_one(
 /// be made. Of a folder with too much in it nothing is open.
 fn protect_around(
     stage: &Stage,
+    spares: &mut Spares<'_>,
     at: &Path,
     permitted: &[PathBuf],
-    mounted: &mut BTreeSet<PathBuf>,
 ) -> rustix::io::Result<Vec<Guard>> {
     let found = stage.find(at)?;
     let listed = openat(&found, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let names = Dir::read_from(&listed)?.flatten().map(|entry| entry.file_name().to_bytes().to_vec());
     let known: BTreeSet<Vec<u8>> = names.filter(|name| name != b"." && name != b"..").collect();
     if known.len() > MOST_BESIDE {
-        mount_read_only(&found)?;
+        spares.close(&found, at)?;
         return Ok(Vec::new());
     }
-    if mounted.insert(at.to_owned()) {
-        attach(&copy_at(&found)?, &found)?;
-    }
+    spares.pin(&found, at)?;
     let folder = stage.find(at)?;
     let mut guards = Vec::new();
     for name in &known {
@@ -187,18 +186,11 @@ fn protect_around(
         if kind.is_symlink() {
             guards.push(Guard::of_link(child, target(&found)?));
         } else if kind.is_dir() && !inner.is_empty() {
-            guards.extend(protect_around(stage, &child, &inner, mounted)?);
-        } else if mounted.insert(child) {
-            mount_read_only(&found)?;
+            guards.extend(protect_around(stage, spares, &child, &inner)?);
+        } else {
+            spares.close(&found, &child)?;
         }
     }
     guards.push(Guard::of_opened(at.to_owned(), known, permitted.to_vec()));
     Ok(guards)
-}
-
-/// Mounts something on itself, so that it can only be read.
-fn mount_read_only(found: &OwnedFd) -> rustix::io::Result<()> {
-    let tree = copy_at(found)?;
-    make_read_only(tree.as_fd()).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    attach(&tree, found)
 }

@@ -6,11 +6,12 @@ use std::ffi::OsStr;
 pub(super) const ASIDE: &str = ".untrusted";
 
 /// Whether something has such a name.
-pub(super) fn is_put_aside(name: &OsStr) -> bool {
+pub(crate) fn is_put_aside(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     let at = name.windows(ASIDE.len()).rposition(|part| part == ASIDE.as_bytes());
     let rest = at.and_then(|at| name.get(at + ASIDE.len()..));
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"-"))
+    let is_number = |number: &[u8]| !number.is_empty() && number.iter().all(u8::is_ascii_hexdigit);
+    rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix(b"-").is_some_and(is_number))
 }
 
 #[cfg(test)]
@@ -22,7 +23,15 @@ mod tests {
         for name in ["x.untrusted", ".zed.untrusted-2", "a.untrusted.untrusted-00ff"] {
             assert!(is_put_aside(name.as_ref()), "{name}");
         }
-        for name in ["", "untrusted", "x.untrusted.txt", "x.untrusted2", "src"] {
+        for name in [
+            "",
+            "untrusted",
+            "x.untrusted.txt",
+            "x.untrusted2",
+            "x.untrusted-",
+            "x.untrusted-1.code-workspace",
+            "src",
+        ] {
             assert!(!is_put_aside(name.as_ref()), "{name}");
         }
     }

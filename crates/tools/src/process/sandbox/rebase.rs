@@ -161,7 +161,45 @@ fn merges_by_itself(options: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
     use super::*;
+
+    #[test]
+    fn what_cannot_be_read_does_not_stay_where_git_would_read_it() {
+        // Git follows a link, whatever is there by then, and reads a list however long it is.
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        let check = |name: &str, make: &dyn Fn(&Path), expected: &str| {
+            let git = base.join(name);
+            let list = git.join(REBASE).join(LIST);
+            fs::create_dir_all(git.join(REBASE)).unwrap();
+            fs::write(&list, "pick 1a\n").unwrap();
+            let before = StoppedWorks::of([&git]);
+            assert_eq!(before.judge([&git], &mut FolderAccess::default()), []);
+            make(&list);
+            let told = before.judge([&git], &mut FolderAccess::default());
+            let path = lossy(&git.join(expected));
+            assert_eq!(told, [DisplacedName::Renamed { to: format!("{path}.untrusted"), path }], "{name}");
+        };
+        fs::write(base.join("later"), "pick 1a\n").unwrap();
+        let list = format!("{REBASE}/{LIST}");
+        let replace = |list: &Path| {
+            fs::remove_file(list).unwrap();
+            symlink(base.join("later"), list).unwrap();
+        };
+        check("link", &replace, &list);
+        let long = |list: &Path| fs::write(list, "pick 1a\n".repeat(100_000) + "exec evil\n").unwrap();
+        check("long", &long, &list);
+        check("no text", &|list| fs::write(list, b"\xff\nexec evil\n").unwrap(), &list);
+        let move_away = |list: &Path| {
+            let above = list.parent().unwrap();
+            fs::rename(above, base.join("away")).unwrap();
+            symlink(base.join("away"), above).unwrap();
+        };
+        check("link of a folder", &move_away, REBASE);
+    }
 
     #[test]
     fn commands_are_told_from_commits() {

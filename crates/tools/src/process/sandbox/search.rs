@@ -4,6 +4,7 @@
 //! too deep, holds too many others or cannot be opened, does not stay where it is: the outermost one that was not there
 //! before gets another name, with all that is in it.
 
+use std::cell::{LazyCell, OnceCell};
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -15,9 +16,10 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Stat, lstat, statat};
 use rustix::io::Errno;
 
 use super::access::{FolderAccess, is_gone};
-use super::aftermath::{MOST_COMPARED, ProtectionWatch, WatchedProject, changed, identity, put_folder_aside};
+use super::aftermath::{ProtectionWatch, WatchedProject, changed, identity, put_folder_aside};
 use super::guard::{Guard, lossy, put_aside};
-use super::likeness::is_copy;
+use super::likeness::{is_copy, original};
+use super::made_file::MadeFiles;
 use super::new_repository::target;
 use super::put_aside_name::is_put_aside;
 use super::report::DisplacedName;
@@ -25,7 +27,7 @@ use super::survey::{GitSigns, PlaceKind, is_within_reach};
 use crate::protected::{is_plans, plans_in};
 
 /// How many protected names a project may have before copies of them do not stay any more.
-const MOST_NAMES: usize = 4096;
+pub(super) const MOST_NAMES: usize = 4096;
 
 /// Whether a protected folder has nothing in it but a folder of plans.
 fn has_only_plans(path: &Path) -> bool {
@@ -40,6 +42,7 @@ fn has_only_plans(path: &Path) -> bool {
 pub(super) struct AftermathSearch<'a> {
     watch: &'a ProtectionWatch<'a>,
     project: &'a WatchedProject<'a>,
+    made: &'a MadeFiles,
     access: &'a mut FolderAccess,
     root: OwnedFd,
     displaced: Vec<DisplacedName>,
@@ -49,6 +52,8 @@ pub(super) struct AftermathSearch<'a> {
     room: usize,
     /// How many protected names there are.
     names: usize,
+    /// Those that are mounted, once somebody has asked.
+    mounted: OnceCell<HashSet<&'a PathBuf>>,
 }
 
 /// That a folder cannot be looked into.
@@ -59,6 +64,7 @@ impl<'a> AftermathSearch<'a> {
     pub(super) fn run(
         watch: &'a ProtectionWatch<'a>,
         project: &'a WatchedProject<'a>,
+        made: &'a MadeFiles,
         access: &'a mut FolderAccess,
     ) -> Vec<DisplacedName> {
         let survey = project.survey;
@@ -69,7 +75,8 @@ impl<'a> AftermathSearch<'a> {
         };
         let (room, names) = (survey.room, survey.names.len());
         let (displaced, seen) = (Vec::new(), HashSet::new());
-        let mut search = Self { watch, project, access, root, displaced, seen, room, names };
+        let mounted = OnceCell::new();
+        let mut search = Self { watch, project, made, access, root, displaced, seen, room, names, mounted };
         search.judge_copies();
         search.judge_links();
         let new = search.look_into_known();
@@ -82,7 +89,8 @@ impl<'a> AftermathSearch<'a> {
     /// Copies in clones and worktrees that were changed, which does not change their folder.
     fn judge_copies(&mut self) {
         for copy in &self.project.survey.copies {
-            if lstat(copy).is_ok() && !self.project.is_same_copy(copy) && !self.is_copy(copy) {
+            let may_stay = self.is_copy(copy) || self.made.are_all_at(copy);
+            if lstat(copy).is_ok() && !may_stay {
                 self.displaced.append(&mut put_folder_aside(copy, self.access));
             }
         }
@@ -101,8 +109,7 @@ impl<'a> AftermathSearch<'a> {
                 self.judge_link(&folder, above);
             } else if let Some(git) = target(&folder, above).filter(|git| self.is_in_use(git)) {
                 // It may lead to where nothing else looks.
-                let is_watched = self.watch.git.iter().any(|known| git.starts_with(known));
-                if !is_watched && !self.project.is_known(&git) {
+                if !self.watch.is_in_git(&git) && !self.project.is_known(&git) {
                     self.displaced.append(&mut self.watch.disarm_or_put_aside(&git, self.access));
                 }
             }
@@ -112,7 +119,9 @@ impl<'a> AftermathSearch<'a> {
     /// Looks into the folders that were there and have changed. The outermost ones that were not there are the result.
     fn look_into_known(&mut self) -> Vec<PathBuf> {
         let survey = self.project.survey;
-        let known: HashSet<&Path> = survey.folders.iter().map(|folder| folder.path.as_path()).collect();
+        // Most programs change no folder, and then there is nothing to compare.
+        let known: LazyCell<HashSet<&Path>, _> =
+            LazyCell::new(|| survey.folders.iter().map(|folder| folder.path.as_path()).collect());
         let passed_over: HashSet<&Path> = survey.passed_over.iter().map(PathBuf::as_path).collect();
         let mut new = Vec::new();
         for folder in &survey.folders {
@@ -200,7 +209,8 @@ impl<'a> AftermathSearch<'a> {
             let path = above.join(&name);
             match kind {
                 PlaceKind::Folder => inner.push(below.join(&name)),
-                _ if self.was_there(&folder, &path) => {}
+                _ if self.was_there(&folder, &path) || self.project.is_same_copy(&path) => {}
+                _ if self.made.are_all_at(&path) => {}
                 _ if self.watch.policy.permits(&path) => {}
                 _ if !self.watch.policy.permitted_in(&path).is_empty() => {
                     // Of a repository the whole folder of git's was asked about.
@@ -228,7 +238,7 @@ impl<'a> AftermathSearch<'a> {
 
     /// Whether a folder that is one of git's by what is in it was there before.
     fn was_there_as_git(&self, path: &Path) -> bool {
-        self.watch.is_old_git(path) || self.project.is_known(path)
+        self.watch.is_old_git(path) || self.project.is_known(path) && self.project.ends.hold_in_git(path)
     }
 
     /// Whether something was there before: at the same place, or elsewhere and was moved with the folder that it is in.
@@ -241,17 +251,25 @@ impl<'a> AftermathSearch<'a> {
         let is_known = |this: Stat| {
             // Git changes its own folder all the time, and that one is mounted: nobody can have taken it away.
             let is_gits = name == ".git" && FileType::from_raw_mode(this.st_mode).is_dir();
-            self.project.is_unchanged(&this) || is_gits && self.project.things.contains_key(&identity(&this))
+            let WatchedProject { things, ends, .. } = self.project;
+            match is_gits {
+                true => things.contains_key(&identity(&this)) && ends.hold_in_git(path),
+                false => self.project.is_unchanged(&this) && ends.hold_in(path),
+            }
         };
         statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_known)
     }
 
-    /// Whether something is like what was there at the same name elsewhere in the project: it says nothing new.
+    /// Whether something says the same as what was there, or in the project's own work tree if this is another of its.
     fn is_copy(&self, path: &Path) -> bool {
-        let same_name = self.project.survey.mounted().filter(|known| known.file_name() == path.file_name());
+        let mounted = self.mounted.get_or_init(|| self.project.survey.mounted().collect());
         // Not with what has taken its place meanwhile.
-        let same_name = same_name.filter(|known| self.watch.settled.has(known));
-        same_name.take(MOST_COMPARED).any(|known| is_copy(known, path)) || self.project.was_held(path)
+        let is_settled = |known: &PathBuf| mounted.contains(known) && self.watch.settled.has(known);
+        self.project.was_held(path)
+            || self.project.is_same_copy(path)
+            || original(self.project.survey, path)
+                .filter(is_settled)
+                .is_some_and(|known| is_copy(&known, path))
     }
 
     /// Whether something is in the project, and not in what has the other name.
@@ -266,7 +284,7 @@ impl<'a> AftermathSearch<'a> {
                 self.displaced.push(put_aside(folder, above, ".git".as_ref()));
             }
             // What was made in there has been looked at.
-            Some(git) if self.watch.git.iter().any(|known| git.starts_with(known)) => {}
+            Some(git) if self.watch.is_in_git(&git) => {}
             Some(git) if self.project.is_known(&git) => {}
             Some(git) if self.is_in_use(&git) => {
                 self.displaced.append(&mut self.watch.disarm_or_put_aside(&git, self.access));

@@ -6,6 +6,7 @@
 use std::io;
 
 use libc::{c_long, sock_filter};
+use rustix::process::geteuid;
 
 use super::kernel::filter_calls;
 
@@ -56,6 +57,8 @@ const REFUSED: &[(c_long, i32)] = &[
     (libc::SYS_move_mount, libc::EPERM),
     (libc::SYS_open_by_handle_at, libc::EPERM),
     (libc::SYS_open_tree, libc::EPERM),
+    // Its mode is in memory as well.
+    (libc::SYS_openat2, libc::ENOSYS),
     (libc::SYS_perf_event_open, libc::EPERM),
     (libc::SYS_pivot_root, libc::EPERM),
     (libc::SYS_quotactl, libc::EPERM),
@@ -78,13 +81,46 @@ const SOCKETS: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::A
 /// Ways to type into the terminal as if a person did.
 const TYPING: [u32; 2] = [0x5412, 0x541c];
 
+/// Bits of a mode by which whoever starts a program gets the account or the group that it belongs to.
+const SET_ACCOUNT: u32 = libc::S_ISUID;
+const SET_GROUP: u32 = libc::S_ISGID;
+
+/// Calls that change the mode of something, with the place of the mode among their arguments.
+const CHANGING: &[(c_long, u32)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    // `fchmodat2`, which has this number everywhere.
+    (452, 2),
+];
+
+/// Calls that make a file, with the places of the flags, if there are any, and of the mode.
+const MAKING: &[(c_long, Option<u32>, u32)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, None, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, None, 1),
+    (libc::SYS_mknodat, None, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, Some(1), 2),
+    (libc::SYS_openat, Some(2), 3),
+];
+
+/// Flags with which opening a file makes one. Without them the mode can be anything.
+const MAKE: i32 = libc::O_CREAT | libc::O_TMPFILE & !libc::O_DIRECTORY;
+
 /// Filters the calls of this process, for good.
 pub(super) fn enforce() -> io::Result<()> {
-    filter_calls(&program()?)
+    filter_calls(&program(geteuid().is_root())?)
 }
 
 /// The filter as the system runs it.
-fn program() -> io::Result<Vec<sock_filter>> {
+///
+/// A program that gives its group to whoever starts it is no more than the person's own, unless the person is root, who can
+/// give a file to any group. The filter does not see that something is a folder, which git gives that bit in repositories of
+/// several people. So only root cannot give it.
+fn program(is_root: bool) -> io::Result<Vec<sock_filter>> {
     let architecture = ARCHITECTURE.ok_or(io::ErrorKind::Unsupported)?;
     let allow = give(libc::SECCOMP_RET_ALLOW);
     let mut program =
@@ -110,6 +146,21 @@ fn program() -> io::Result<Vec<sock_filter>> {
             allow,
         ],
     )?;
+    let has =
+        |bits: u32, otherwise: u8| step(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 0, otherwise, bits);
+    for (call, mode) in CHANGING {
+        let bits = if is_root { SET_ACCOUNT | SET_GROUP } else { SET_ACCOUNT };
+        cases(*call, vec![load(ARGUMENTS + 8 * mode), has(bits, 1), refuse(libc::EPERM), allow])?;
+    }
+    for (call, flags, mode) in MAKING {
+        let mut case = Vec::new();
+        if let Some(flags) = flags {
+            case.extend([load(ARGUMENTS + 8 * flags), has(number(MAKE.into())?, 3)]);
+        }
+        let bits = SET_ACCOUNT | SET_GROUP;
+        case.extend([load(ARGUMENTS + 8 * mode), has(bits, 1), refuse(libc::EPERM), allow]);
+        cases(*call, case)?;
+    }
     let mut typing = vec![load(ARGUMENTS + 8)];
     for request in TYPING {
         typing.extend([skip(request, 0, 1)?, refuse(libc::EPERM)]);
@@ -163,15 +214,18 @@ mod tests {
     const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
 
     /// What the filter says of a call, found by doing what the system does with it.
-    fn verdict(arch: u32, call: c_long, arguments: [u32; 2]) -> u32 {
+    fn verdict<const COUNT: usize>(arch: u32, call: c_long, arguments: [u32; COUNT]) -> u32 {
+        verdict_for(true, arch, call, &arguments)
+    }
+
+    fn verdict_for(is_root: bool, arch: u32, call: c_long, arguments: &[u32]) -> u32 {
         let word = |offset: u32| match offset {
             NR => u32::try_from(call).unwrap(),
             ARCH => arch,
-            ARGUMENTS => arguments[0],
-            _ => arguments[1],
+            offset => arguments[usize::try_from((offset - ARGUMENTS) / 8).unwrap()],
         };
         let (mut at, mut taken) = (0, 0);
-        let program = program().unwrap();
+        let program = program(is_root).unwrap();
         loop {
             let sock_filter { code, jt, jf, k } = program[at];
             let holds = match u32::from(code) {
@@ -245,6 +299,7 @@ mod tests {
             (libc::SYS_unshare, [0, 0], refused(libc::EPERM)),
             (libc::SYS_keyctl, [0, 0], refused(libc::EPERM)),
             (libc::SYS_clone3, [0, 0], refused(libc::ENOSYS)),
+            (libc::SYS_openat2, [0, 0], refused(libc::ENOSYS)),
             (libc::SYS_io_uring_setup, [0, 0], refused(libc::ENOSYS)),
             (libc::SYS_clone, [flag(libc::CLONE_VM | libc::CLONE_THREAD), 0], ALLOWED),
             (libc::SYS_clone, [flag(libc::CLONE_NEWUSER), 0], refused(libc::EPERM)),
@@ -264,6 +319,42 @@ mod tests {
         if cfg!(target_arch = "x86_64") {
             let other = libc::SYS_read | c_long::from(OTHER_NUMBERS);
             assert_eq!(verdict(arch, other, [0, 0]), refused(libc::ENOSYS));
+        }
+    }
+
+    #[test]
+    fn no_program_is_made_that_runs_as_somebody_else() {
+        let Some(arch) = ARCHITECTURE else { return };
+        let refused = libc::SECCOMP_RET_ERRNO | u32::try_from(libc::EPERM).unwrap();
+        let check = |call: c_long, arguments: &[u32], for_root: u32, for_others: u32| {
+            let found = [true, false].map(|is_root| verdict_for(is_root, arch, call, arguments));
+            assert_eq!(found, [for_root, for_others], "{call} {arguments:?}");
+        };
+        for (call, at) in CHANGING {
+            let with = |mode: u32| [vec![0; usize::try_from(*at).unwrap()], vec![mode]].concat();
+            check(*call, &with(0o1777), ALLOWED, ALLOWED);
+            check(*call, &with(0o4755), refused, refused);
+            check(*call, &with(0o2755), refused, ALLOWED);
+        }
+        let make = u32::try_from(libc::O_CREAT | libc::O_WRONLY).unwrap();
+        let unnamed = u32::try_from(libc::O_TMPFILE).unwrap();
+        let folder = u32::try_from(libc::O_DIRECTORY).unwrap();
+        for (call, flags, at) in MAKING {
+            let with = |flag: u32, mode: u32| {
+                let place = |at: u32| match Some(at) == *flags {
+                    true => flag,
+                    false => 0,
+                };
+                (0..*at).map(place).chain([mode]).collect::<Vec<u32>>()
+            };
+            for flag in [make, unnamed] {
+                check(*call, &with(flag, 0o644), ALLOWED, ALLOWED);
+                check(*call, &with(flag, 0o4755), refused, refused);
+                check(*call, &with(flag, 0o2755), refused, refused);
+            }
+            if flags.is_some() {
+                check(*call, &with(folder, 0o6755), ALLOWED, ALLOWED);
+            }
         }
     }
 }

@@ -6,8 +6,9 @@
 //! still runs there. For them the path decides in the end; at the others nothing stays but what is exactly as it was.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -81,6 +82,17 @@ impl SettledPlaces {
         }
     }
 
+    /// The links among them, each with where it leads.
+    pub(super) fn links(&self) -> impl Iterator<Item = (&Path, &Path)> {
+        let links = self.0.iter().filter_map(|(path, mark)| Some((path.as_path(), mark.link.as_deref()?)));
+        links.map(|(path, target)| (path, Path::new(OsStr::from_bytes(target))))
+    }
+
+    /// Adds what is there of some places now.
+    pub(super) fn add(&mut self, places: &[PathBuf]) {
+        self.0.extend(Self::all(places.iter().cloned()).0);
+    }
+
     /// Takes a place out, at which something can be changed.
     pub(super) fn remove(&mut self, path: &Path) {
         self.0.remove(path);
@@ -98,5 +110,43 @@ impl SettledPlaces {
     /// Whether there is a link among them that leads to a target.
     pub(super) fn has_link(&self, path: &Path, target: &[u8]) -> bool {
         self.0.get(path).is_some_and(|mark| mark.link.as_deref() == Some(target))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_place_is_the_same_in_the_same_folder_and_with_the_same_target() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let replace = |name: &str, target: &str| {
+            fs::remove_file(path(name)).unwrap();
+            symlink(target, path(name)).unwrap();
+        };
+        fs::create_dir_all(path("sub")).unwrap();
+        fs::write(path("sub/file"), "").unwrap();
+        symlink("one", path("link")).unwrap();
+        let settled = SettledPlaces::all(["sub/file", "link", "none"].map(path).into_iter());
+        let check = |expected: [bool; 3]| {
+            assert_eq!(["sub/file", "link", "none"].map(|name| settled.has(&path(name))), expected);
+        };
+        check([true, true, false]);
+        replace("link", "other");
+        fs::write(path("none"), "").unwrap();
+        check([true, false, false]);
+        replace("link", "one");
+        fs::remove_file(path("sub/file")).unwrap();
+        check([false, true, false]);
+        // What is there is the person's, also if it is a link by now.
+        symlink("x", path("sub/file")).unwrap();
+        check([true, true, false]);
+        fs::rename(path("sub"), path("gone")).unwrap();
+        fs::create_dir(path("sub")).unwrap();
+        fs::write(path("sub/file"), "").unwrap();
+        check([false, true, false]);
     }
 }

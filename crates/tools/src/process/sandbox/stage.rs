@@ -121,7 +121,7 @@ impl Stage {
 }
 
 /// The number by which the system knows the mount that something is in.
-fn mount_number(of: &OwnedFd) -> Result<u64> {
+pub(super) fn mount_number(of: &OwnedFd) -> Result<u64> {
     Ok(statx(of, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?.stx_mnt_id)
 }
 

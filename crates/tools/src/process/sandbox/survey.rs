@@ -5,10 +5,11 @@
 //! programs cannot set. A project with more than the bounds below is not worked in: what lies beyond them could not be
 //! protected. A program cannot take it there, because what it makes is counted in the end.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::mem;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +18,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::exact_path;
+use super::folder_index::{FolderContent, FolderFindings, FolderIndex, FolderKind, FolderWalk};
 use super::hard_links::other_names;
 use super::leads::leads;
 use super::policy::SandboxPolicy;
@@ -93,7 +95,7 @@ pub(in crate::process) struct ProjectSurvey {
     #[serde(skip)]
     pub(super) links: Vec<PathBuf>,
     /// Those of them that are in something protected.
-    #[serde(skip)]
+    #[serde(with = "exact_path::list")]
     pub(super) protected_links: Vec<PathBuf>,
     /// The files in protected folders.
     #[serde(skip)]
@@ -155,7 +157,7 @@ pub(in crate::process) fn survey(policy: &SandboxPolicy) -> io::Result<Vec<Proje
 /// What there is of a project at its root alone: one that is too large to be looked through.
 pub(super) fn survey_root(root: &Path, home: &ProtectedHome) -> ProjectSurvey {
     let home = home.in_project(root);
-    let IndexedFolder { names, git, links, protected_links, .. } = read(root, Path::new(""), &home);
+    let FolderFindings { names, git, links, protected_links, .. } = read(root, Path::new(""), &home).findings;
     ProjectSurvey {
         root: root.to_owned(),
         names,
@@ -173,74 +175,46 @@ pub(super) fn is_within_reach(root: &Path, below: &Path) -> bool {
 }
 
 /// The index of a project. Nothing but time is lost with one that is not kept in mind.
-fn index_of(root: &Path, home: &ProtectedHome) -> FolderIndex {
-    let mut indexes = INDEXES.lock().unwrap_or_else(PoisonError::into_inner);
-    let at = indexes.iter().position(|index| index.root == root && index.home == *home);
-    let index = at.map_or_else(|| FolderIndex::new(root, home), |at| indexes.remove(at));
-    indexes.truncate(MOST_PROJECTS - 1);
-    indexes.insert(0, index.clone());
-    index
+fn index_of(root: &Path, home: &ProtectedHome) -> KnownProject {
+    let mut projects = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let at = projects.iter().position(|known| known.root == root && known.home == *home);
+    let new = || KnownProject { root: root.to_owned(), home: home.clone(), folders: Arc::default() };
+    let known = at.map_or_else(new, |at| projects.remove(at));
+    projects.truncate(MOST_PROJECTS - 1);
+    projects.insert(0, known.clone());
+    known
 }
 
-/// The indexes of this process, the one that was used last first.
-static INDEXES: Mutex<Vec<FolderIndex>> = Mutex::new(Vec::new());
+/// The projects that this process knows, the one that was looked at last first.
+static KNOWN: Mutex<Vec<KnownProject>> = Mutex::new(Vec::new());
 
-/// The folders of one project, as they were when they were looked at last.
+/// A project, with its folders as they were when they were looked at last.
 #[derive(Debug, Clone)]
-struct FolderIndex {
+struct KnownProject {
     root: PathBuf,
     home: ProtectedHome,
-    folders: Arc<Mutex<HashMap<PathBuf, IndexedFolder>>>,
+    folders: Arc<Mutex<FolderIndex>>,
 }
 
-/// What is in one folder.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct IndexedFolder {
-    /// When it was changed last; nothing if it may have been changed since without that showing.
-    changed: Option<Changed>,
-    inode: u64,
-    /// The folders in it that are looked at, below the root.
-    folders: Vec<PathBuf>,
-    /// Those that are protected, of which only links count.
-    protected: Vec<PathBuf>,
-    names: Vec<PathBuf>,
-    excepted: Vec<PathBuf>,
-    links: Vec<PathBuf>,
-    protected_links: Vec<PathBuf>,
-    protected_files: Vec<PathBuf>,
-    git: Vec<PathBuf>,
-}
-
-impl FolderIndex {
-    fn new(root: &Path, home: &ProtectedHome) -> Self {
-        Self { root: root.to_owned(), home: home.clone(), folders: Arc::default() }
-    }
-
+impl KnownProject {
     /// Looks at every folder but for those to be passed over, and reads those that changed.
     fn update(&self, passed_over: Vec<PathBuf>) -> io::Result<ProjectSurvey> {
         let mut known = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut seen = HashMap::with_capacity(known.len());
-        let survey = self.look(passed_over, &mut known, &mut seen);
-        if survey.is_ok() {
-            *known = seen;
-        } else {
-            known.extend(seen);
-        }
+        let mut walk = FolderWalk::over(mem::take(&mut *known));
+        let survey = self.look(passed_over, &mut walk);
+        *known = walk.end();
         survey
     }
 
-    fn look(
-        &self,
-        passed_over: Vec<PathBuf>,
-        known: &mut HashMap<PathBuf, IndexedFolder>,
-        seen: &mut HashMap<PathBuf, IndexedFolder>,
-    ) -> io::Result<ProjectSurvey> {
+    fn look(&self, passed_over: Vec<PathBuf>, walk: &mut FolderWalk) -> io::Result<ProjectSurvey> {
         let (root, home) = (self.root.clone(), self.home.clone());
         let mut survey = ProjectSurvey { root, home, ..ProjectSurvey::default() };
-        let mut next = VecDeque::from([(PathBuf::new(), FolderKind::Ordinary)]);
         let mut protected = 0;
-        let skipped: HashSet<&PathBuf> = passed_over.iter().collect();
-        while let Some((below, kind)) = next.pop_front() {
+        let skipped: HashSet<&Path> = passed_over.iter().map(PathBuf::as_path).collect();
+        while let Some((below, kind)) = walk.next() {
+            if skipped.contains(below.as_path()) {
+                continue;
+            }
             let now = coarse_time();
             let path = self.root.join(&below);
             if !is_within_reach(&self.root, &below) {
@@ -252,36 +226,29 @@ impl FolderIndex {
                 _ => continue,
             };
             let changed = (meta.ctime(), meta.ctime_nsec());
-            let folder = match known.remove(&below) {
-                Some(folder) if folder.changed == Some(changed) && folder.inode == meta.ino() => folder,
-                _ => {
-                    // A change in the same tick of the clock would not show.
-                    let settled = (changed < now).then_some(changed);
-                    let folder = match kind {
-                        FolderKind::Ordinary => read(&path, &below, &self.home),
-                        FolderKind::Protected => read_protected(&path, &below),
-                    };
-                    IndexedFolder { changed: settled, inode: meta.ino(), ..folder }
-                }
-            };
-            let inner = folder.folders.iter().map(|inner| (inner, FolderKind::Ordinary));
-            let inner = inner.chain(folder.protected.iter().map(|inner| (inner, FolderKind::Protected)));
-            let inner = inner.filter(|(inner, _)| !skipped.contains(inner));
-            next.extend(inner.map(|(inner, kind)| (inner.clone(), kind)));
-            survey.names.extend(folder.names.iter().cloned());
-            survey.excepted.extend(folder.excepted.iter().cloned());
-            survey.links.extend(folder.links.iter().cloned());
-            survey.protected_links.extend(folder.protected_links.iter().cloned());
-            survey.protected_files.extend(folder.protected_files.iter().cloned());
-            survey.git.extend(folder.git.iter().cloned());
+            if !walk.recall(changed, meta.ino()) {
+                let content = match kind {
+                    FolderKind::Ordinary => read(&path, &below, &self.home),
+                    FolderKind::Protected => read_protected(&path, &below),
+                };
+                // A change in the same tick of the clock would not show.
+                walk.learn((changed < now).then_some(changed), meta.ino(), content);
+            }
+            if let Some(found) = walk.findings() {
+                survey.names.extend_from_slice(&found.names);
+                survey.excepted.extend_from_slice(&found.excepted);
+                survey.links.extend_from_slice(&found.links);
+                survey.protected_links.extend_from_slice(&found.protected_links);
+                survey.protected_files.extend_from_slice(&found.protected_files);
+                survey.git.extend_from_slice(&found.git);
+            }
             match kind {
                 FolderKind::Ordinary => {
-                    survey.folders.push(SurveyedFolder { path: below.clone(), inode: meta.ino() });
+                    survey.folders.push(SurveyedFolder { path: below, inode: meta.ino() });
                 }
                 FolderKind::Protected => protected += 1,
             }
-            seen.insert(below, folder);
-            let room = MOST_FOLDERS.checked_sub(survey.folders.len() + protected + next.len());
+            let room = MOST_FOLDERS.checked_sub(survey.folders.len() + protected);
             survey.room = room.ok_or_else(|| io::Error::other(SurveyFault::TooMany(self.root.clone())))?;
         }
         survey.passed_over = passed_over;
@@ -289,71 +256,64 @@ impl FolderIndex {
     }
 }
 
-/// What a folder that is looked into is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FolderKind {
-    Ordinary,
-    /// It cannot be changed itself.
-    Protected,
-}
-
 /// What is in a folder. One that cannot be read is looked into when a program has changed it.
-fn read(path: &Path, below: &Path, home: &ProtectedHome) -> IndexedFolder {
-    let mut folder = IndexedFolder::default();
+fn read(path: &Path, below: &Path, home: &ProtectedHome) -> FolderContent {
+    let mut content = FolderContent::default();
+    let found = &mut content.findings;
     let mut signs = GitSigns::default();
-    let Ok(entries) = fs::read_dir(path) else { return folder };
+    let Ok(entries) = fs::read_dir(path) else { return content };
     for entry in entries.flatten() {
         let (name, Ok(kind)) = (entry.file_name(), entry.file_type()) else { continue };
         signs.see(&name);
         let (path, below) = (entry.path(), below.join(&name));
         let place = PlaceKind::of(&path, &below, kind.is_dir(), home);
         if kind.is_symlink() {
-            folder.links.push(path.clone());
-            folder.protected_links.extend((place == PlaceKind::Protected).then(|| path.clone()));
+            found.links.push(path.clone());
+            found.protected_links.extend((place == PlaceKind::Protected).then(|| path.clone()));
         }
         match place {
-            PlaceKind::Git => folder.git.push(path),
+            PlaceKind::Git => found.git.push(path),
             PlaceKind::Protected => {
-                // In a home folder there are too many, and links in them are the person's own.
-                if kind.is_dir() && home.place(&path) == HomePlace::Ordinary {
-                    folder.protected.push(below.clone());
-                }
+                let name = PathBuf::from(name);
                 let plans = plans_in(&path).filter(|_| kind.is_dir());
                 let is_folder = |plans: &PathBuf| fs::symlink_metadata(plans).is_ok_and(|meta| meta.is_dir());
                 if let Some(plans) = plans.filter(is_folder) {
-                    folder.excepted.push(plans);
-                    folder.folders.extend(plans_in(&below));
+                    found.excepted.push(plans);
+                    content.folders.extend(plans_in(&name).map(|plans| (plans, FolderKind::Ordinary)));
                 }
-                folder.names.push(path);
+                // In a home folder there are too many, and links in them are the person's own.
+                if kind.is_dir() && home.place(&path) == HomePlace::Ordinary {
+                    content.folders.push((name, FolderKind::Protected));
+                }
+                found.names.push(path);
             }
-            PlaceKind::Folder => folder.folders.push(below),
+            PlaceKind::Folder => content.folders.push((name.into(), FolderKind::Ordinary)),
             PlaceKind::Other => {}
         }
     }
-    folder.folders.sort();
+    content.folders.sort_by(|(one, _), (other, _)| one.cmp(other));
     if signs.are_those_of_git() {
         // A repository without a work tree. What else is in it is looked at all the same: anybody can make the signs.
-        folder.git.push(path.to_owned());
+        found.git.push(path.to_owned());
     }
-    folder
+    content
 }
 
 /// What is in a folder that is protected: its links lead elsewhere.
-fn read_protected(path: &Path, below: &Path) -> IndexedFolder {
-    let mut folder = IndexedFolder::default();
-    let Ok(entries) = fs::read_dir(path) else { return folder };
+fn read_protected(path: &Path, below: &Path) -> FolderContent {
+    let mut content = FolderContent::default();
+    let Ok(entries) = fs::read_dir(path) else { return content };
     for entry in entries.flatten() {
-        let Ok(kind) = entry.file_type() else { continue };
-        let inner = below.join(entry.file_name());
+        let (name, Ok(kind)) = (entry.file_name(), entry.file_type()) else { continue };
         if kind.is_symlink() {
-            folder.protected_links.push(entry.path());
-        } else if kind.is_dir() && !is_plans(&inner) {
-            folder.protected.push(inner);
+            content.findings.protected_links.push(entry.path());
+        } else if kind.is_dir() && !is_plans(&below.join(&name)) {
+            content.folders.push((name.into(), FolderKind::Protected));
         } else if kind.is_file() {
-            folder.protected_files.push(entry.path());
+            content.findings.protected_files.push(entry.path());
         }
     }
-    folder
+    content
 }
 
 /// What something in a folder is to the sandbox, by its name.
@@ -371,7 +331,7 @@ pub(super) enum PlaceKind {
 
 impl PlaceKind {
     /// By the path, which is that below the project too.
-    fn of(path: &Path, below: &Path, is_folder: bool, home: &ProtectedHome) -> Self {
+    pub(super) fn of(path: &Path, below: &Path, is_folder: bool, home: &ProtectedHome) -> Self {
         let name = below.file_name().unwrap_or_default();
         if is_put_aside(name) {
             // Also where any end of a name is protected.
@@ -466,9 +426,15 @@ impl ProjectSurvey {
     }
 }
 
+/// The clock by which the file system writes down when something is changed.
+#[cfg(target_os = "linux")]
+const FILE_CLOCK: ClockId = ClockId::RealtimeCoarse;
+#[cfg(not(target_os = "linux"))]
+const FILE_CLOCK: ClockId = ClockId::Realtime;
+
 /// The time that the file system writes down for what is changed now.
 pub(super) fn coarse_time() -> Changed {
-    let now = clock_gettime(ClockId::RealtimeCoarse);
+    let now = clock_gettime(FILE_CLOCK);
     (now.tv_sec, now.tv_nsec)
 }
 

@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, CWD, FileType, lstat, statat};
 use super::access::{FolderAccess, is_gone};
 use super::aftermath::{Identity, changed, identity, put_folder_aside};
 use super::guard::{Guard, lossy, put_aside};
+use super::made_file::MadeFiles;
 use super::policy::{SandboxPolicy, is_of_system};
 use super::report::DisplacedName;
 use super::repository::git_folders;
@@ -65,7 +66,7 @@ impl Sight {
 const MOST_INSIDE: usize = 1000;
 
 /// What something is, and what all that is in it is.
-fn all_in(path: &Path, see: impl Fn(&Path) -> Option<SeenThing>) -> Option<Vec<SeenThing>> {
+pub(super) fn all_in(path: &Path, see: impl Fn(&Path) -> Option<SeenThing>) -> Option<Vec<SeenThing>> {
     let mut next = vec![path.to_owned()];
     let mut found = Vec::new();
     while let Some(path) = next.pop() {
@@ -175,9 +176,13 @@ impl WatchedPlace {
         Some(Self::Link(Guard::of_link(path, target)))
     }
 
-    /// Whether nothing was there, and there is now what another program has put back.
-    pub(super) fn is_put_back(&self, settled: &SettledPlaces) -> bool {
-        matches!(self, Self::Absent { path, .. } if settled.has(path))
+    /// Whether nothing was there, and there is now what another program has put back, or what tools have made.
+    pub(super) fn may_stay(&self, settled: &SettledPlaces, made: &MadeFiles) -> bool {
+        match self {
+            Self::Absent { path, .. } => settled.has(path) || made.are_all_at(path),
+            Self::Unsettled { path, .. } => made.are_all_at(path),
+            Self::Link(_) => false,
+        }
     }
 
     /// Gives another name to what must not stay.

@@ -19,7 +19,7 @@ use rustix::stdio::{dup2_stderr, dup2_stdout, stdin};
 use tokio::net::UnixStream;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::super::announcement::announce;
 use super::super::control::{
@@ -30,10 +30,14 @@ use super::super::sandbox::SandboxPolicy;
 use super::super::sandbox::aftermath::ProtectionWatch;
 use super::super::sandbox::enclosure::Enclosure;
 use super::super::sandbox::guard::Guard;
+use super::super::sandbox::made_file::MadeFiles;
 use super::super::sandbox::report::LostNames;
 
 /// How often children are killed and reaped in a row before all descendants are looked for again.
 const STRIKES: usize = 100;
+
+/// How long whoever started the program may take to say what tools have made meanwhile.
+const ANSWER: Duration = Duration::from_secs(2);
 
 /// Runs the program that standard input names and stays until all of it is gone.
 pub(super) fn run() -> io::Result<()> {
@@ -282,7 +286,8 @@ async fn watch(
     let displaced = match protection {
         Some(protection) => {
             control.say(&SupervisorReport::Over).await.ok();
-            protection.end(&program.guards)
+            let made = if held { hear_made(&mut control).await } else { MadeFiles::default() };
+            protection.end(&program.guards, &made)
         }
         None => Vec::new(),
     };
@@ -294,6 +299,21 @@ async fn watch(
         while wait(WaitOptions::empty()).is_ok() {}
     }
     told
+}
+
+/// What tools have made meanwhile, if somebody is left to say so.
+async fn hear_made(control: &mut ControlSocket) -> MadeFiles {
+    let answer = async {
+        loop {
+            match control.next().await {
+                Ok(Some(SupervisorOrder::Made(made))) => return made,
+                // An order to stop may come first.
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => return MadeFiles::default(),
+            }
+        }
+    };
+    timeout(ANSWER, answer).await.unwrap_or_default()
 }
 
 /// Waits until the phase is over.

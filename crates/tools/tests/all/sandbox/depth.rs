@@ -137,9 +137,8 @@ async fn names_that_are_not_there_cannot_be_made_for_good_in_subfolders() {
     check("mv nested gone; mkdir nested; mv node_modules/x/inner nested/y", &["nested/y/.vscode"]).await;
     check("mv sub/deeper gone; mv node_modules/x/inner sub/deeper", &["sub/deeper/.vscode"]).await;
     check("mv node_modules/x y", &["y/inner/.vscode"]).await;
-    // A copy says nothing new; it has to be one of what was there.
-    check("mkdir copy; cp -r sub copy/; cp sub/deeper/AGENTS.md .; cat AGENTS.md > new", &[]).await;
-    check("mkdir copy; cp -r sub copy/; echo x >> copy/sub/deeper/AGENTS.md", &["copy/sub/deeper/AGENTS.md"])
+    // A copy elsewhere is new.
+    check("cp sub/deeper/AGENTS.md .; mkdir copy; cp -r sub/.vscode copy", &["AGENTS.md", "copy/.vscode"])
         .await;
     check(
         "mv sub gone; mkdir -p sub/.vscode z/.vscode; touch sub/.vscode/x z/.vscode/x",
@@ -230,6 +229,14 @@ async fn a_new_repository_stays_and_what_it_would_run_does_not() {
     check(&format!("{evil} echo gitdir: ../plain > a/.git"), &["plain/config"]).await;
     check("mkdir a && echo gitdir: /usr/share/evil > a/.git", &["a/.git"]).await;
     check("mkdir a && ln -s ../nested/.git a/.git", &["a/.git"]).await;
+    // A push to a folder runs the hooks there. Where they are looked for, it may.
+    let push = "git init -q new && git -C new remote add origin";
+    check(&format!("{push} ../node_modules/x"), &["new/.git/config"]).await;
+    check(&format!("{push} ../sub && git init -q --bare sub/up && git -C new remote add up ../sub/up"), &[])
+        .await;
+    check("git init -q . && git remote add origin sub", &[".git/config"]).await;
+    check("git init -q new && git -C new config branch.main.remote ../node_modules/x", &["new/.git/config"])
+        .await;
     // Submodules and worktrees of a repository that was there.
     check("mkdir -p nested/.git/modules/m && cd nested/.git/modules/m && echo x > HEAD && mkdir hooks && echo x > hooks/update",
           &["nested/.git/modules/m/hooks"]).await;
@@ -270,7 +277,7 @@ async fn a_repository_that_runs_nothing_can_be_changed_and_removed() {
         let project = Project::new();
         project.file("AGENTS.md", "Be good.\n");
         let made = "export GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=A GIT_COMMITTER_EMAIL=a@b; \
-                    git init -qb main . && git add . && git commit -qm one && git clone -q . clone && \
+                    git init -qb main . && git add . && git commit -qm one && git clone -qn . clone && \
                     git worktree add -q -b side tree";
         let output = project.run_with(Vec::new(), &enclosed(all()), command(made)).await.unwrap();
         assert_eq!((output.output.as_str(), &output.metadata["exit"]), ("(no output)", &0.into()));
@@ -282,8 +289,8 @@ async fn a_repository_that_runs_nothing_can_be_changed_and_removed() {
         names(&project.scope.worktree)
     };
     assert_eq!(check("rm -rf clone && git worktree remove tree", &[]).await, [".git", "AGENTS.md"]);
-    check("git -C clone config user.name B && git -C clone remote add other x", &[]).await;
-    check("rm clone/AGENTS.md && echo x >> tree/AGENTS.md", &["tree/AGENTS.md"]).await;
+    check("git -C clone config user.name B && git -C clone remote add other https://x", &[]).await;
+    check("echo x >> tree/AGENTS.md", &["tree/AGENTS.md"]).await;
     check("echo x > clone/.git/hooks/pre-push", &["clone/.git/hooks"]).await;
     check("git -C clone config core.editor evil", &["clone/.git/config"]).await;
     check("mv clone moved && git -C moved config core.editor evil", &["moved/.git/config"]).await;

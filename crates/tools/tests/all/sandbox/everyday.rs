@@ -235,7 +235,7 @@ const LINES: [(&str, &str); 82] = [
     ),
     (
         "git",
-        "git clone -q . ../clone && git -C ../clone log -1 --format=%s && git -C ../clone config user.email x@y",
+        "git clone -q --bare . ../clone && git -C ../clone log -1 --format=%s && git -C ../clone config user.email x@y",
     ),
     ("git", "rm -rf ../clone && git grep -n two"),
     ("git", "git blame -s a.txt | tail -1 | cut -d' ' -f2-"),

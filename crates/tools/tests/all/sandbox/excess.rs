@@ -4,9 +4,13 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
+use std::process::Command;
+
+use everturn_tools::process::sandbox::SandboxSettings;
+use rustix::process::geteuid;
 
 use super::depth::{deep, told};
-use super::{all, enclosed, require_whole};
+use super::{all, enclosed, places, require_whole};
 use crate::bash::command;
 use crate::harness::Project;
 
@@ -175,17 +179,24 @@ async fn names_that_are_taken_or_too_long_do_not_keep_anything_in_its_place() {
     assert!(!project.path("sub").join(long).exists());
 }
 
+/// Opens what a command has closed: the folder of a test could not be removed.
+pub(super) fn open_all(project: &Project) {
+    let mut chmod = Command::new("chmod");
+    assert!(chmod.args(["-R", "u+rwx"]).arg(project.outside()).status().unwrap().success());
+}
+
 #[tokio::test]
 async fn folders_that_a_command_closed_are_looked_into() {
     // Root is not kept out, so this says more where it runs as an ordinary user.
     require_whole();
     let check = async |line: &str, expected: &[&str]| {
         let project = deep();
-        let made = run(&project, &[line]).await;
-        // The folder of the test could not be removed.
-        let opened =
-            std::process::Command::new("chmod").args(["-R", "u+rwx"]).arg(project.outside()).status();
-        assert!(opened.unwrap().success());
+        project.file("docs/guide.md", "");
+        std::os::unix::fs::symlink("docs/guide.md", project.path("AGENTS.md")).unwrap();
+        let settings =
+            SandboxSettings { readable: vec![project.path("tools/env")], ..SandboxSettings::default() };
+        let (_, made) = places::run(&project, &settings, line).await;
+        open_all(&project);
         assert_eq!(made, renamed(expected), "{line}");
     };
     check("mkdir -p n/.vscode; chmod 0 n", &["n/.vscode"]).await;
@@ -202,4 +213,13 @@ async fn folders_that_a_command_closed_are_looked_into() {
     let modules = "cd nested/.git && mkdir modules/n && echo x > modules/n/HEAD && mkdir modules/n/hooks && \
                    echo x > modules/n/hooks/update && chmod 0 modules && chmod 0 .";
     check(modules, &["nested/.git/modules/n/hooks"]).await;
+    // One that can be found and not read.
+    let modules =
+        "cd nested/.git && mkdir -p modules/n/hooks && echo x > modules/n/HEAD && chmod 111 modules/n";
+    if !geteuid().is_root() {
+        check(modules, &["nested/.git/modules/n"]).await;
+    }
+    // What something protected leads to, and places of tools.
+    check("mv docs x; mkdir docs; echo x > docs/guide.md; chmod 0 docs", &["docs/guide.md"]).await;
+    check("mkdir tools; ln -s /usr tools/env; chmod 0 tools", &["tools/env"]).await;
 }

@@ -38,17 +38,27 @@ async fn other_names_of_something_protected_are_protected() {
         ("AGENTS.md", "docs/guide.md"),
         (".vscode/in/tasks.json", "tasks.json"),
         (".git/hooks/pre-commit", "scripts/hook.sh"),
+        (".git/hooks/lib/inner", "inner"),
+        (".git/modules/m/hooks/pre-commit", "module"),
+        ("own/pre-push", "push"),
+        ("real.md", "led"),
     ] {
         project.file(name, "old\n");
         fs::create_dir_all(project.path(other).parent().unwrap()).unwrap();
         fs::hard_link(project.path(name), project.path(other)).unwrap();
     }
     project.file(".git/HEAD", "ref: refs/heads/main\n");
+    project.file(".git/modules/m/HEAD", "ref: refs/heads/main\n");
+    project.file(".git/config", "[core]\n\thooksPath = own\n");
+    std::os::unix::fs::symlink("real.md", project.path("CLAUDE.md")).unwrap();
     project.file("docs/other.md", "old\n");
-    let line = "for f in docs/guide.md tasks.json scripts/hook.sh docs/other.md; do echo E >> $f; done";
+    let line = "for f in docs/guide.md tasks.json scripts/hook.sh inner module push led; do echo E >> $f; done; \
+                echo E >> docs/other.md";
     let (said, _) = run(&project, &SandboxSettings::default(), line).await;
     let texts = ["AGENTS.md", ".vscode/in/tasks.json", ".git/hooks/pre-commit", "docs/other.md"];
     assert_eq!(texts.map(|name| project.text(name)), ["old\n", "old\n", "old\n", "old\nE\n"], "{said}");
+    let texts = [".git/hooks/lib/inner", ".git/modules/m/hooks/pre-commit", "own/pre-push", "real.md"];
+    assert_eq!(texts.map(|name| project.text(name)), ["old\n"; 4], "{said}");
     let needs = project.scope.external(&project.path("docs/guide.md"), PathAccess::Write);
     let asked: Vec<&str> = needs.iter().map(|need| need.permission.as_str()).collect();
     assert_eq!(asked, ["protected_file"]);

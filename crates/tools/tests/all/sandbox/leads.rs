@@ -66,6 +66,13 @@ async fn settings_that_name_files_and_folders_of_the_work_tree_close_them() {
 }
 
 #[tokio::test]
+async fn what_lies_in_a_folder_that_is_mounted_later_stays_closed() {
+    // Its folder of git's is mounted on itself after it, from a copy in which it is not mounted.
+    require_whole();
+    check("[core]\n\tfsmonitor = .git/a/run\n", &[".git/a/run"], &[".git/a/other"]).await;
+}
+
+#[tokio::test]
 async fn what_comes_before_a_path_in_a_setting_does_not_matter() {
     require_whole();
     let top = "\\\"$(git rev-parse --show-toplevel)\\\"";

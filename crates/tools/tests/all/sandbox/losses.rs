@@ -105,7 +105,7 @@ async fn settings_of_a_repository_that_were_not_changed_are_named() {
         let output = run(line).await;
         assert_eq!(output.metadata["exit"] == 0, said_done, "{line}: {}", output.output);
         assert!(output.output.contains(&fixed), "{line}: {}", output.output);
-        assert_eq!(output.output.contains("It has not changed it"), said_done, "{line}: {}", output.output);
+        assert_eq!(output.output.contains("That is as it was"), said_done, "{line}: {}", output.output);
     }
     assert_eq!(project.text(".git/config"), before);
     let quiet = run("status --short").await;

@@ -133,6 +133,9 @@ async fn what_the_settings_of_a_repository_name_cannot_be_changed() {
     check("[filter \"x\"]\n\tclean = python3 tool.py %f\n", "tool.py").await;
     check("[diff \"x\"]\n\ttextconv = \"sh -c 'bin/conv \\\"$1\\\"' x\"\n", "bin/conv").await;
     check("[alias]\n\tx = !sh \\\n./bin/x\n", "bin/x").await;
+    check("[alias]\n\tx = -c core.pager=bin/x log\n", "bin/x").await;
+    check("[alias]\n\tx = rebase -x bin/x\n", "bin/x").await;
+    check("[alias]\n\tx = rebase -xbin/x\n", "bin/x").await;
     check("[include]\n\tpath = ../gitconfig.inc\n", "gitconfig.inc").await;
     check("[includeIf \"gitdir:/x\"]\n\tpath = ../sub/inc\n", "sub/inc").await;
 }
@@ -284,6 +287,16 @@ async fn what_a_store_of_secrets_leads_to_is_hidden() {
             run(&project, &SandboxSettings::default(), "cat ssh/* netrc keys/* bashrc 2>/dev/null").await;
         assert_eq!(said, "canary bashrc\n");
     }
+}
+
+#[tokio::test]
+async fn what_is_protected_among_plans_cannot_be_changed() {
+    // The folder of plans covered what had been mounted in it.
+    require_whole();
+    let project = project(&[".opencode/plans/AGENTS.md", ".opencode/plans/a.md"], &[]);
+    check_told(&project, "for f in .opencode/plans/*; do echo new > $f; done", &[]).await;
+    let texts = ["AGENTS.md", "a.md"].map(|name| project.text(&format!(".opencode/plans/{name}")));
+    assert_eq!(texts, ["old\n", "new\n"]);
 }
 
 #[tokio::test]

@@ -6,29 +6,45 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
+use everturn_tools::process::sandbox::SandboxSettings;
+use everturn_tools::write::WriteTool;
+use serde_json::json;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::depth::told;
-use super::{all, enclosed, require_whole};
+use super::excess::open_all;
+use super::{all, enclosed_by, require_whole};
 use crate::bash::{command, watch};
 use crate::harness::Project;
 
 /// A command that waits in the middle. What it says about protected names in the end is the result.
-struct PausedCommand {
+pub(super) struct PausedCommand {
     go_on: PathBuf,
     running: JoinHandle<Vec<String>>,
 }
 
 impl PausedCommand {
     /// Starts one, and returns when it waits.
-    async fn start(project: &Arc<Project>, name: &str, before: &str, after: &str) -> Self {
+    pub(super) async fn start(project: &Arc<Project>, name: &str, before: &str, after: &str) -> Self {
+        Self::start_in(project, &SandboxSettings::default(), name, before, after).await
+    }
+
+    /// The same in a sandbox with settings.
+    async fn start_in(
+        project: &Arc<Project>,
+        settings: &SandboxSettings,
+        name: &str,
+        before: &str,
+        after: &str,
+    ) -> Self {
         let arrived = watch(&project.path(&format!("{name}.arrived")));
         let go_on = project.path(&format!("{name}.go"));
         assert!(Command::new("mkfifo").arg(&go_on).status().unwrap().success());
         let line = format!("{before}\necho > {name}.arrived; read x < {name}.go\n{after}");
         let project = Arc::clone(project);
+        let tool = enclosed_by(SandboxSettings { parts: all(), ..settings.clone() });
         let running = tokio::spawn(async move {
-            let output = project.run_with(Vec::new(), &enclosed(all()), command(&line)).await.unwrap();
+            let output = project.run_with(Vec::new(), &tool, command(&line)).await.unwrap();
             assert_eq!(output.metadata["exit"], 0, "{line}: {}", output.output);
             told(&project, &output)
         });
@@ -37,7 +53,7 @@ impl PausedCommand {
     }
 
     /// Lets it go on, until it has ended.
-    async fn end(self) -> Vec<String> {
+    pub(super) async fn end(self) -> Vec<String> {
         let go_on = self.go_on;
         spawn_blocking(move || fs::write(go_on, "\n")).await.unwrap().unwrap();
         self.running.await.unwrap()
@@ -45,7 +61,7 @@ impl PausedCommand {
 }
 
 /// A project with a repository of its own, one in a folder in which nothing runs, and protected names.
-fn project() -> Arc<Project> {
+pub(super) fn project() -> Arc<Project> {
     let project = Project::new();
     for (name, text) in [
         (".git/HEAD", "ref: refs/heads/main\n"),
@@ -58,11 +74,12 @@ fn project() -> Arc<Project> {
         project.file(name, text);
     }
     std::os::unix::fs::symlink("sub/file", project.path("GEMINI.md")).unwrap();
+    std::os::unix::fs::symlink("later/tasks", project.path(".zed")).unwrap();
     Arc::new(project)
 }
 
 /// What one command makes and takes away, at which name the other finds it, and what becomes of that.
-const MADE: [(&str, &str, &str); 11] = [
+const MADE: [(&str, &str, &str); 12] = [
     ("mkdir .git/hooks; echo x > .git/hooks/pre-commit", "rm -r .git/hooks", ".git/hooks"),
     ("mkdir .vscode; echo {} > .vscode/tasks.json", "rm -r .vscode", ".vscode"),
     ("echo ../sub > .git/commondir", "rm .git/commondir", ".git/commondir"),
@@ -90,6 +107,8 @@ const MADE: [(&str, &str, &str); 11] = [
         "rm -r bare",
         "bare/config",
     ),
+    // Where a protected link leads.
+    ("mkdir -p later/tasks", "rm -r later", "later/tasks"),
 ];
 
 fn renamed(name: &str, to: &str) -> Vec<String> {
@@ -107,6 +126,22 @@ async fn what_one_command_made_and_took_away_another_does_not_make_for_good() {
         assert_eq!(one.end().await, [""; 0], "{make}");
         assert_eq!(other.end().await, renamed(name, "untrusted"), "{make}");
     }
+}
+
+#[tokio::test]
+async fn what_another_makes_again_in_a_folder_that_it_closes_does_not_stay() {
+    // Root is not kept out, so this says more where it runs as an ordinary user.
+    require_whole();
+    let project = project();
+    let settings = SandboxSettings { hidden: vec![project.path("own/data")], ..SandboxSettings::default() };
+    let start =
+        async |name, before, after| PausedCommand::start_in(&project, &settings, name, before, after).await;
+    let one = start("one", "mkdir -p own/data", "rm -r own").await;
+    let other = start("other", "", "mkdir -p own/data; chmod 0 own").await;
+    assert_eq!(one.end().await, [""; 0]);
+    let told = other.end().await;
+    open_all(&project);
+    assert_eq!(told, renamed("own/data", "untrusted"));
 }
 
 #[tokio::test]
@@ -170,24 +205,36 @@ async fn a_link_that_was_put_back_for_one_command_is_not_renamed_by_another() {
 }
 
 #[tokio::test]
+async fn what_a_link_leads_to_stays_while_another_command_has_taken_the_link_away() {
+    require_whole();
+    let project = project();
+    for instead in ["", "; ln -s sub/AGENTS.md GEMINI.md"] {
+        let remove = format!("rm GEMINI.md{instead}");
+        let one = PausedCommand::start(&project, &format!("one{}", instead.len()), &remove, "").await;
+        let change = "echo evil > sub/file; mv sub/file x; ln -sf sub/file GEMINI.md";
+        let other = PausedCommand::start(&project, &format!("other{}", instead.len()), "", change).await;
+        other.end().await;
+        one.end().await;
+        assert_eq!((project.text("sub/file"), project.text("GEMINI.md")), (String::new(), String::new()));
+    }
+}
+
+#[tokio::test]
 async fn copies_stay_when_a_person_changes_the_original() {
     // They were compared with the original as it was in the end.
     require_whole();
     let project = project();
-    let changed = |name: &str| {
-        let meta = fs::metadata(project.path(name)).unwrap();
-        (meta.ctime(), meta.ctime_nsec())
-    };
+    for (name, text) in [
+        (".git/worktrees/w/HEAD", "x"),
+        (".git/worktrees/w/commondir", "../..\n"),
+        ("tree/.git", "gitdir: ../.git/worktrees/w\n"),
+    ] {
+        project.file(name, text);
+    }
     let copy = || {
-        for (name, top) in [("AGENTS.md", "AGENTS.md"), (".vscode/tasks.json", ".vscode")] {
+        for name in ["AGENTS.md", ".vscode/tasks.json"] {
             project.file(name, "old\n");
-            project.file(&format!("clone/{name}"), "old\n");
-            // A copy is younger.
-            let inner = format!("clone/{top}");
-            let rights = fs::metadata(project.path(&inner)).unwrap().permissions();
-            while changed(&inner) <= changed(top) {
-                fs::set_permissions(project.path(&inner), rights.clone()).unwrap();
-            }
+            project.file(&format!("tree/{name}"), "old\n");
         }
     };
     copy();
@@ -197,9 +244,9 @@ async fn copies_stay_when_a_person_changes_the_original() {
     assert_eq!(one.end().await, [""; 0]);
     copy();
     // What was changed must be a copy still.
-    let line = "echo x > clone/AGENTS.md; echo x > clone/.vscode/tasks.json";
+    let line = "echo x > tree/AGENTS.md; echo x > tree/.vscode/tasks.json";
     let one = PausedCommand::start(&project, "other", line, "").await;
-    let expected = ["clone/.vscode", "clone/AGENTS.md"].map(|name| renamed(name, "untrusted").remove(0));
+    let expected = ["tree/.vscode", "tree/AGENTS.md"].map(|name| renamed(name, "untrusted").remove(0));
     assert_eq!(one.end().await, expected);
 }
 
@@ -288,4 +335,64 @@ async fn what_has_another_name_keeps_it() {
     let expected = [".drone.x", "Jenkinsfile.x"].map(|name| renamed(name, "untrusted").remove(0));
     assert_eq!(one.end().await, expected);
     assert_eq!(other.end().await, [""; 0]);
+}
+
+/// Writes files as `write` does with permission.
+async fn write(project: &Project, names: &[&str]) {
+    for name in names {
+        let input = json!({ "filePath": project.path(name), "content": "mine\n" });
+        project.run(&WriteTool, input).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_a_tool_makes_with_permission_while_a_command_runs_stays() {
+    // It was renamed when the command ended, although a person had permitted it.
+    require_whole();
+    let check = async |line: &str, expected: &[&str]| {
+        let project = project();
+        let one = PausedCommand::start(&project, "one", "", line).await;
+        let names = [
+            "AGENTS.md",
+            ".vscode/tasks.json",
+            "sub/CLAUDE.md",
+            "new/.zed/a/b",
+            "later/tasks",
+            ".git/hooks/a",
+        ];
+        write(&project, &names).await;
+        let expected: Vec<String> =
+            expected.iter().map(|name| renamed(name, "untrusted").remove(0)).collect();
+        assert_eq!(one.end().await, expected, "{line}");
+    };
+    check("", &[]).await;
+    // What the command does to it, or beside it, does not.
+    check("echo x >> sub/CLAUDE.md; echo x > .vscode/launch.json", &[".vscode", "sub/CLAUDE.md"]).await;
+    check("cp AGENTS.md x; mv x AGENTS.md; mv .vscode y; cp -r y .vscode", &[".vscode", "AGENTS.md"]).await;
+    check("ln -s evil new/.zed/c; chmod +x later/tasks", &["later/tasks", "new/.zed"]).await;
+    check("mkdir .idea other; mv AGENTS.md other/", &[".idea", "other/AGENTS.md"]).await;
+}
+
+#[tokio::test]
+async fn what_a_tool_puts_in_the_place_of_something_stays() {
+    require_whole();
+    let project = project();
+    // A copy, which is younger.
+    project.file("clone/AGENTS.md", "Be good.\n");
+    let changed = |name: &str| {
+        let meta = fs::metadata(project.path(name)).unwrap();
+        (meta.ctime(), meta.ctime_nsec())
+    };
+    while changed("clone/AGENTS.md") <= changed("sub/AGENTS.md") {
+        project.file("clone/AGENTS.md", "Be good.\n");
+    }
+    let made = "mkdir later; echo x > later/tasks; echo x > sub/CLAUDE.md";
+    let one = PausedCommand::start(&project, "one", made, "").await;
+    let other = PausedCommand::start(&project, "other", "", "touch sub/other").await;
+    let names = ["clone/AGENTS.md", "later/tasks", "sub/CLAUDE.md"];
+    names.iter().for_each(|name| fs::remove_file(project.path(name)).unwrap());
+    write(&project, &names).await;
+    assert_eq!(one.end().await, [""; 0]);
+    assert_eq!(other.end().await, [""; 0]);
+    assert_eq!(names.map(|name| project.text(name)), ["mine\n"; 3]);
 }

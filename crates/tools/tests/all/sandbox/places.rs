@@ -155,3 +155,48 @@ async fn what_is_hidden_cannot_be_made_in_another_place_that_can_be_changed() {
     run(&project, &settings, &line).await;
     assert_eq!(names(&config), ["everturn.untrusted", "gh.untrusted", "other"]);
 }
+
+#[tokio::test]
+async fn a_link_into_something_hidden_shows_nothing_of_it() {
+    // A folder in it was mounted on what covers it.
+    require_whole();
+    let project = Project::new();
+    let home = &project.scope.home;
+    fs::create_dir_all(home.join("data/inner")).unwrap();
+    fs::write(home.join("data/inner/key"), "canary").unwrap();
+    symlink("data/inner", home.join("tool")).unwrap();
+    let settings = SandboxSettings {
+        readable: vec![home.join("tool")],
+        hidden: vec![home.join("data")],
+        ..SandboxSettings::default()
+    };
+    let line = format!("cd {}; cat tool/key data/inner/key", home.display());
+    let (said, _) = run(&project, &settings, &line).await;
+    assert!(!said.contains("canary"), "{said}");
+}
+
+#[tokio::test]
+async fn nothing_is_written_where_something_is_hidden() {
+    // It would be gone with the command, which was told that all went well.
+    require_whole();
+    let project = Project::new();
+    project.file("data/key", "canary");
+    let settings = SandboxSettings { hidden: vec![project.path("data")], ..SandboxSettings::default() };
+    let (said, _) = run(&project, &settings, "ls data; touch data/new; true").await;
+    assert!(said.starts_with("touch: cannot touch 'data/new': Read-only file system\n"), "{said}");
+}
+
+#[tokio::test]
+async fn links_of_a_home_folder_are_followed_also_if_that_is_a_repository() {
+    require_whole();
+    let project = Project::new();
+    let home = &project.scope.home;
+    for (folder, file) in [(".git", "HEAD"), ("real", "tool")] {
+        fs::create_dir_all(home.join(folder)).unwrap();
+        fs::write(home.join(folder).join(file), "mine").unwrap();
+    }
+    symlink("real", home.join(".volta")).unwrap();
+    let line = format!("cat {}", home.join(".volta/tool").display());
+    let (said, _) = run(&project, &SandboxSettings::default(), &line).await;
+    assert_eq!(said, "mine");
+}

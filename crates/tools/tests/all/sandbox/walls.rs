@@ -252,3 +252,17 @@ async fn nothing_is_changed_in_a_project_that_can_only_be_read() {
     );
     assert_eq!(tree(&field.project.scope.worktree), before);
 }
+
+#[tokio::test]
+async fn the_root_and_what_says_how_the_machine_works_can_only_be_read() {
+    // Landlock keeps both as well, where there is any.
+    require_whole();
+    let parts = all().into_iter().filter(|part| *part != SandboxPart::Landlock).collect();
+    let line = "mkdir /new; awk '$5 ~ \"^/proc/\" { split($6, o, \",\"); print $5, o[1] }' /proc/self/mountinfo | sort";
+    let output = Project::new().run_with(Vec::new(), &enclosed(parts), command(line)).await.unwrap();
+    let there = ["bus", "irq", "sys", "sysrq-trigger"].map(|name| format!("/proc/{name}"));
+    let there = there.iter().filter(|path| Path::new(path).exists());
+    let closed: String = there.map(|path| format!("{path} ro\n")).collect();
+    let refused = "mkdir: cannot create directory ‘/new’: Read-only file system\n";
+    assert_eq!(output.output, format!("{refused}{closed}"));
+}

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Read as _;
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -234,4 +235,17 @@ async fn nothing_outlives_a_supervisor_that_is_killed() {
     let pid = started.metadata["pid"].as_i64().unwrap().to_string();
     assert!(std::process::Command::new("kill").args(["-9", &pid]).status().unwrap().success());
     timeout(PATIENCE, gone).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn no_command_leaves_a_program_that_runs_as_somebody_else() {
+    // Every other account could start it.
+    require_whole();
+    let project = Project::new();
+    let line = "cp /usr/bin/id own && chmod 755 own; chmod 4755 own; chmod u+s own; install -m 4755 /usr/bin/id other; \
+                mkdir -p shared && chmod 1777 shared";
+    project.run_with(Vec::new(), &enclosed(all()), command(line)).await.unwrap();
+    let mode =
+        |name: &str| project.path(name).metadata().map_or(0, |meta| meta.permissions().mode() & 0o7777);
+    assert_eq!((mode("own"), mode("shared"), mode("other") & 0o4000), (0o755, 0o1777, 0));
 }
