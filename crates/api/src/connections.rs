@@ -220,6 +220,12 @@ mod tests {
     }
 
     #[test]
+    fn a_server_is_bounded_as_it_is_written_down() {
+        let ConnectionLimits { count, stranger_time, idle_time } = ConnectionLimits::default();
+        assert_eq!((count, stranger_time.as_secs(), idle_time.as_secs()), (512, 10, 90));
+    }
+
+    #[test]
     fn a_place_is_free_when_its_connection_ends() {
         let connections = Connections::new(1);
         drop(enter(&connections));

@@ -5,6 +5,7 @@
 //! - `turns`: abort, revert and unrevert
 //! - `messages`: reading messages, and changing them afterwards
 //! - `prompts`: prompting
+//! - `inbox`: prompts that wait
 //! - `requests`: permission requests and questions
 //! - `events`: the two event streams
 //! - `settings`: configuration, providers, agents
@@ -21,6 +22,7 @@ use crate::error::Error;
 use crate::operation::Operation;
 
 mod events;
+mod inbox;
 mod mcp;
 mod messages;
 mod places;
@@ -40,6 +42,7 @@ pub(crate) fn table() -> Vec<Operation> {
         turns::operations(),
         messages::operations(),
         prompts::operations(),
+        inbox::operations(),
         requests::operations(),
         events::operations(),
         settings::operations(),

@@ -177,3 +177,82 @@ impl HttpBody for HeldBody {
         self.body.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use axum::middleware::{Next, from_fn};
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::sync::oneshot;
+    use tokio::task::JoinHandle;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::connections::Visitor;
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n";
+
+    /// Takes every request for one with the token.
+    async fn let_in(request: Request, next: Next) -> axum::response::Response {
+        if let Some(visitor) = request.extensions().get::<Arc<Visitor>>() {
+            visitor.let_in();
+        }
+        next.run(request).await
+    }
+
+    /// A server with the usual times, a connection to it, and what ends it.
+    async fn connect(router: Router) -> (TcpStream, oneshot::Sender<()>, JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (end, ended) = oneshot::channel();
+        let stop = async move { drop(ended.await) };
+        let serving = tokio::spawn(serve(listener, router, ConnectionLimits::default(), stop));
+        (TcpStream::connect(address).await.unwrap(), end, serving)
+    }
+
+    /// The seconds until a connection is closed; none of them passes while anybody has something to do.
+    async fn seconds_until_closed(stream: &mut TcpStream) -> u64 {
+        let begun = Instant::now();
+        stream.read_to_end(&mut Vec::new()).await.unwrap();
+        begun.elapsed().as_secs()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_have_the_time_that_is_written_down() {
+        let router = Router::new().route("/", get(async || "hello"));
+        for beginning in [&b""[..], b"GET / HTTP/1.1\r\nHost: ", REQUEST] {
+            let (mut stranger, _end, _) = connect(router.clone()).await;
+            stranger.write_all(beginning).await.unwrap();
+            let words = String::from_utf8_lossy(beginning);
+            assert_eq!(seconds_until_closed(&mut stranger).await, 10, "{words}");
+        }
+        let known = router.layer(from_fn(let_in));
+        for next in [&b""[..], b"GET / HTTP/1.1\r\nHost: "] {
+            let (mut stream, _end, _) = connect(known.clone()).await;
+            stream.write_all(REQUEST).await.unwrap();
+            stream.read_exact(&mut [0; 12]).await.unwrap();
+            stream.write_all(next).await.unwrap();
+            let words = String::from_utf8_lossy(next);
+            assert_eq!(seconds_until_closed(&mut stream).await, 90, "{words}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_that_go_on_at_the_end_have_a_moment() {
+        let (begun, mut has_begun) = tokio::sync::mpsc::channel(1);
+        let endless = async move || {
+            begun.send(()).await.unwrap();
+            std::future::pending::<&str>().await
+        };
+        let router = Router::new().route("/", get(endless)).layer(from_fn(let_in));
+        let (mut stream, end, serving) = connect(router).await;
+        stream.write_all(REQUEST).await.unwrap();
+        has_begun.recv().await.unwrap();
+        let begun = Instant::now();
+        end.send(()).unwrap();
+        serving.await.unwrap();
+        assert_eq!(begun.elapsed().as_secs(), 2);
+    }
+}

@@ -10,6 +10,7 @@
 //! - `event_shape`: what the event streams tell
 //! - `event`: events of the moment, and the envelope of all events
 //! - `prompt`: prompts
+//! - `inbox`: prompts that wait
 //! - `request`: permission requests, questions and their answers
 //! - `agent`: agents and skills
 //! - `provider`: providers and models
@@ -20,6 +21,7 @@
 pub(crate) mod agent;
 pub(crate) mod event;
 pub(crate) mod event_shape;
+pub(crate) mod inbox;
 pub(crate) mod message;
 pub(crate) mod part;
 pub(crate) mod project;

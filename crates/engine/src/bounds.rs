@@ -29,6 +29,7 @@ pub(crate) fn check_new_session(new: &NewSession) -> Result<(), Error> {
 pub(crate) fn check_changes(changes: &[SessionChange]) -> Result<(), Error> {
     changes.iter().try_for_each(|change| match change {
         SessionChange::Permission { rules } => rules.as_deref().map_or(Ok(()), check_rules),
+        SessionChange::PermissionAdded { rules } => check_rules(rules),
         SessionChange::Metadata { metadata: Some(metadata) } => check_map("metadata", metadata),
         SessionChange::Metadata { metadata: None }
         | SessionChange::Archived { .. }

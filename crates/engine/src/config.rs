@@ -20,6 +20,7 @@
 //! - `project`: what a project may say before it is trusted
 //! - `rules`: permission rules as they are written, and whose they are
 //! - `sandbox_choice`: how far programs are confined
+//! - `sandbox_limits`: what a trusted project may not open
 //! - `sources`: where configuration comes from
 //! - `trust`: what of a project's configuration a person trusts
 //! - `unheeded`: what a file says without any effect
@@ -39,6 +40,7 @@ mod problem;
 mod project;
 mod rules;
 mod sandbox_choice;
+mod sandbox_limits;
 mod sources;
 mod trust;
 mod unheeded;
@@ -66,7 +68,7 @@ pub use held_item::{HeldContent, HeldItem};
 pub use problem::ConfigProblem;
 use rules::fold_tools;
 pub use rules::{ConfiguredRules, rules};
-pub use sandbox_choice::{SandboxChoice, SandboxStrength};
+pub use sandbox_choice::{SandboxChoice, SandboxPlaces, SandboxStrength};
 pub use sources::{ConfigSources, VariableLookup};
 pub use trust::Trust;
 
@@ -248,6 +250,12 @@ impl Config {
     pub fn agents(&self) -> &Agents {
         self.known_agents.get_or_init(|| Agents::of(self))
     }
+}
+
+/// What is wrong with the name of a permission, if no tool can be meant by it or another one was.
+#[must_use]
+pub fn misspelt_permission(name: &str) -> Option<String> {
+    misspelling::wrong_name(name, &BTreeSet::new()).map(|wrong| wrong.what)
 }
 
 /// Ensures that what a configuration says of providers and models can be used.

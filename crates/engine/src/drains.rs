@@ -4,17 +4,16 @@
 //! arrive while it works are remembered as one; an interrupt stops it at the next await and lets it settle. What a
 //! drain does is in `worker`.
 //!
-//! An interrupt stops what was accepted before it: the turn that is open, and prompts that wait to join it. What is
-//! accepted after it is answered.
+//! A stop closes the turn that is open and holds the prompts that wait. Those stay in the inbox until the next prompt that
+//! wants an answer comes, or a person lets them go on; then all of them are answered.
 
 mod slots;
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock, Weak};
 
-use everturn_model::inbox::Delivery;
-use everturn_model::{EntryId, Event, Session, SessionId, Tree};
+use everturn_model::{EntryId, Event, Session, SessionId};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -108,23 +107,6 @@ impl Drains {
         self.slots.interrupt(id, interrupts);
     }
 
-    /// The prompts that waited when somebody stopped the session, of those that still wait.
-    pub(crate) fn stopped_prompts(&self, now: &Tree) -> HashSet<EntryId> {
-        let here = self.with(|slots| slots.get(&now.session.id).map(|slot| slot.stopped.clone()));
-        let here = here.unwrap_or_default();
-        let stopped =
-            now.inbox.iter().filter(|item| item.is_stopped(&now.session) || here.contains(&item.id));
-        stopped.map(|item| item.id.clone()).collect()
-    }
-
-    /// Has a session that was stopped look again if prompts wait that came after that.
-    pub(crate) fn wake_for_later(&self, now: &Tree) {
-        let stopped = self.stopped_prompts(now);
-        if now.inbox.iter().any(|item| item.is_after_stop(&now.session) && !stopped.contains(&item.id)) {
-            self.wake(&now.session.id);
-        }
-    }
-
     /// Says which answer a turn begins to write.
     pub(crate) fn begin_answer(&self, id: &SessionId, answer: &EntryId) {
         self.with(|slots| {
@@ -183,52 +165,50 @@ impl Drains {
         }
     }
 
-    /// Interrupts the session's work, with what was accepted and has not begun, and waits until it has settled here.
-    /// Without work this does nothing.
+    /// Stops the session's work and holds the prompts that wait, and waits until it has settled here. Without either this
+    /// does nothing.
     ///
     /// # Errors
     /// When there is no such session.
     pub async fn abort(&self, id: &SessionId) -> Result<(), Error> {
-        if self.stop(id).await? {
-            // Another process may be about to answer it, and stops it then. If there is none, it is ended here.
+        self.journal.session(id).await?;
+        // The log says what came before the stop and what after it: so it comes first.
+        let (interrupts, open) = match self.journal.append_interrupt(id).await {
+            Ok(appended) => (appended.session.interrupts, appended.session.open),
+            // Only what is to be recorded of its last turn may be left.
+            Err(Error::Store(everturn_store::Error::Idle(_))) => (0, false),
+            Err(error) => return Err(error),
+        };
+        let running = self.slots.stop(id, interrupts);
+        let here = running.as_ref().is_some_and(|running| running.owned);
+        if open && !here {
+            // Another process may be at work on it, and hears of this. Or it has died: then nobody waits for the tasks of
+            // the session, and somebody may take them over first.
+            for task in open_tasks(&self.journal.newest_nodes(id).await?) {
+                Box::pin(self.abort_task(id, &task)).await?;
+            }
+        }
+        if let Some(running) = running {
+            running.done.cancelled().await;
+        }
+        if open && !here {
             self.wake(id);
         }
         Ok(())
     }
 
-    /// The same for a session that nobody shall work on any more. True when prompts may be left that were stopped.
+    /// Lets a session go on that a stop holds, or that waits for a person. False when nothing kept it from going on.
     ///
     /// # Errors
     /// When there is no such session.
-    pub(crate) async fn stop(&self, id: &SessionId) -> Result<bool, Error> {
-        self.journal.session(id).await?;
-        let now = self.journal.outline(id).await?;
-        let running = self.with(|slots| {
-            let slot = slots.get_mut(id)?;
-            slot.again = false;
-            slot.stopped.extend(now.inbox.iter().map(|item| item.id.clone()));
-            slot.cancel.cancel();
-            // After its last turn it stops nothing any more.
-            Some((slot.owned && !slot.resting, slot.done.clone()))
-        });
-        let here = running.as_ref().is_some_and(|(owned, _)| *owned);
-        let waits = now.inbox.iter().any(|item| item.delivery == Delivery::Steer);
-        if !here && (now.session.open || waits) {
-            // Another process may be at work on it, or about to be, and will see this.
-            self.journal.append(id, vec![Event::InterruptRequested {}]).await?;
-            // Or it has died. Then nobody waits for the tasks of the session, and somebody may take them over first.
-            for task in open_tasks(&self.journal.newest_nodes(id).await?) {
-                Box::pin(self.abort_task(id, &task)).await?;
-            }
+    pub async fn resume(&self, id: &SessionId) -> Result<bool, Error> {
+        let session = self.journal.session(id).await?;
+        let rested = session.held || session.parked;
+        if rested {
+            self.journal.append(id, vec![Event::SessionResumed {}]).await?;
         }
-        if let Some((_, done)) = running {
-            done.cancelled().await;
-        }
-        if here && self.elsewhere.has(id) {
-            // It was taken over before it could stop, and whoever has it now was not asked to.
-            self.journal.append(id, vec![Event::InterruptRequested {}]).await?;
-        }
-        Ok(!here && waits)
+        self.wake(id);
+        Ok(rested)
     }
 
     /// Interrupts the work of a session on a task of its parent. True when nobody has closed its turn yet.
@@ -290,7 +270,6 @@ impl Drains {
                 slot.begun = None;
                 slot.resting = false;
                 slot.status.send_replace(Signal::Busy);
-                slot.stopped.clear();
                 Some(slot.cancel.clone())
             }
             _ => {

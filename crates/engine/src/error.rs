@@ -1,6 +1,6 @@
 //! What can go wrong, by what the caller can do about it.
 
-use everturn_model::{EntryId, RequestId, SessionId};
+use everturn_model::{EntryId, RequestId, SessionId, fold};
 
 /// An error of the engine.
 #[derive(Debug, thiserror::Error)]
@@ -85,6 +85,9 @@ impl From<everturn_store::Error> for Error {
             Store::NoSession(id) => Self::NoSession(id),
             Store::Busy { session, .. } | Store::Fenced(session) => Self::Busy(session),
             Store::TooDeep { .. } | Store::InboxFull(_) => Self::Invalid(error.to_string()),
+            Store::Unfit { source: fold::Error::TooManyRules, .. } => {
+                Self::Invalid(fold::Error::TooManyRules.to_string())
+            }
             other => Self::Store(other),
         }
     }

@@ -249,7 +249,7 @@ impl FeedFollower {
         self.slots.follow(&session.id, committed.record.seq);
         // Whoever deleted it may have found nothing to stop yet.
         if let Event::SessionTrashed {} = event {
-            self.slots.stop(&session.id);
+            self.slots.end(&session.id);
         }
         let last = match committed.by {
             WrittenBy::Us => {

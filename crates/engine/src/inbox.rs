@@ -1,10 +1,11 @@
 //! The inbox, and admission to it: a prompt is durable when it is accepted, and accepted once however often it is sent.
 
+mod waiting;
+
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use everturn_model::entry::User;
-use everturn_model::event::Cause;
 use everturn_model::ids::Stamp;
 use everturn_model::inbox::{Delivery, InboxItem};
 use everturn_model::part::PartKind;
@@ -22,7 +23,8 @@ use crate::journal::Journal;
 use crate::leases::Leases;
 use crate::models::{self, Models};
 use crate::requests::trust::TrustRequests;
-use crate::reverts::Reverts;
+use crate::reverts::{self, Reverts};
+pub use waiting::WaitingOutcome;
 
 /// A day in milliseconds.
 const DAY: i64 = 24 * 60 * 60 * 1000;
@@ -77,6 +79,8 @@ pub struct Prompt {
     pub delivery: Delivery,
     /// Whether it wants an answer.
     pub reply: bool,
+    /// Whether the session goes on with it at once. One that does not wait for the next that does.
+    pub resume: bool,
 }
 
 impl Prompt {
@@ -92,6 +96,7 @@ impl Prompt {
             parts: vec![PartInput::new(PartKind::text(text))],
             delivery: Delivery::Steer,
             reply: true,
+            resume: true,
         }
     }
 }
@@ -126,6 +131,11 @@ impl PromptInbox {
         }
         let item = drafted?;
         if let Some(seen) = self.admitted(id, &item).await? {
+            // Sent again it changes nothing, also not that somebody has stopped the session since. But what was to wait may
+            // begin now.
+            if item.resume && !seen.resume {
+                self.drains.resume(id).await?;
+            }
             self.drains.wake(id);
             return Ok(seen);
         }
@@ -138,7 +148,9 @@ impl PromptInbox {
             }
             Err(error) => return Err(error),
         }
-        self.drains.wake(id);
+        if item.resume {
+            self.drains.wake(id);
+        }
         Ok(item)
     }
 
@@ -187,7 +199,9 @@ impl PromptInbox {
             user,
             parts,
             extra: Extra::default(),
-            interrupts: 0,
+            resume: prompt.resume,
+            place: None,
+            revision: 0,
         })
     }
 
@@ -226,9 +240,7 @@ impl PromptInbox {
         }
         let mut events = Vec::new();
         if let Some(revert) = &tree.session.revert {
-            let to = tree.node(&revert.message).and_then(|node| node.entry.parent.clone());
-            let cause = Cause::Revert { message: revert.message.clone() };
-            events.push(Event::LeafMoved { from: tree.session.leaf.clone(), to, cause });
+            events.extend(reverts::committed(&tree, revert));
         }
         events.push(admitted);
         self.journal.append_owned(&lease, events).await?;

@@ -53,6 +53,12 @@ impl Journal {
         Ok(self.store.append(session, Authority::Admission, self.stamped(vec![event])).await?)
     }
 
+    /// Records that somebody stops a session; refused where there is nothing to stop.
+    pub(crate) async fn append_interrupt(&self, session: &SessionId) -> Result<Appended, Error> {
+        let event = self.stamped(vec![Event::InterruptRequested {}]);
+        Ok(self.store.append(session, Authority::Interrupt, event).await?)
+    }
+
     /// Records events as the owner of the session.
     pub(crate) async fn append_owned(&self, lease: &Lease, events: Vec<Event>) -> Result<Appended, Error> {
         let authority = Authority::Owned(lease.clone());

@@ -23,7 +23,7 @@ pub use everturn_tools::mcp::{Resource, ServerStatus};
 
 use crate::config::SandboxChoice;
 use crate::configurations::Configurations;
-use crate::confinement::{Confinement, server_network};
+use crate::confinement::{Confinement, server_network, server_policy};
 use crate::lifecycle::Lifecycle;
 use crate::options::Paths;
 use crate::projects::Location;
@@ -289,7 +289,8 @@ impl McpServers {
             return None;
         }
         let configured = &config.mcp;
-        let key = (location.worktree.clone(), configured.digest(&config.sandbox, server_network(config)));
+        let sandbox = config.sandbox.under(&server_policy(config));
+        let key = (location.worktree.clone(), configured.digest(&sandbox, server_network(config)));
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         self.leave_others(&mut sets, &key, &location.directory);
         if configured.servers.is_empty() {

@@ -9,6 +9,7 @@
 mod files;
 
 use everturn_model::entry::Body;
+use everturn_model::event::Cause;
 use everturn_model::session::{Revert, Summary};
 use everturn_model::tree::Node;
 use everturn_model::{EntryId, Event, PartId, Session, SessionId, Tree, path};
@@ -166,6 +167,21 @@ impl Reverts {
     }
 }
 
+/// What commits a staged revert: the conversation ends before the message that it names, and what waited behind that is
+/// taken back.
+pub(crate) fn committed(tree: &Tree, revert: &Revert) -> Vec<Event> {
+    let waits = tree.waiting(&revert.message).is_some();
+    let to = match tree.node(&revert.message) {
+        Some(node) => node.entry.parent.clone(),
+        None => tree.session.leaf.clone(),
+    };
+    let cause = Cause::Revert { message: revert.message.clone() };
+    let moved = Event::LeafMoved { from: tree.session.leaf.clone(), to, cause };
+    let behind = tree.inbox.iter().map(|item| &item.id).skip_while(|id| waits && **id != revert.message);
+    let cancelled = behind.map(|id| Event::PromptCancelled { id: id.clone() });
+    std::iter::once(moved).chain(cancelled).collect()
+}
+
 fn staged(revert: Revert, summary: Option<Summary>) -> Event {
     Event::RevertStaged { revert: Box::new(revert), summary }
 }
@@ -176,8 +192,12 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(task).await.map_err(|error| Error::Invalid(error.to_string()))?
 }
 
-/// The entry that a message's id means: the entry itself, or the one whose pair has it.
+/// The entry that a message's id means: the entry itself, or the one whose pair has it. A prompt that waits can be taken
+/// back as well: clients show it like any other message.
 fn boundary(tree: &Tree, message: &EntryId) -> Result<EntryId, Error> {
+    if tree.waiting(message).is_some() {
+        return Ok(message.clone());
+    }
     let on_path = |node: &&Node| {
         node.entry.id == *message
             || match &node.entry.body {

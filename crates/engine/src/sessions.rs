@@ -237,7 +237,7 @@ impl Sessions {
         let mut events = Vec::new();
         if let Some(title) = title {
             let (entry, parent) = (self.journal.mint().entry(&session), session.leaf.clone());
-            events.push(Event::TitleChanged { entry, parent, title: title.to_owned() });
+            events.push(Event::TitleChanged { entry, parent, title: title.to_owned(), replaces: None });
         }
         if !changes.is_empty() {
             events.push(Event::SessionChanged { changes });
@@ -260,7 +260,7 @@ impl Sessions {
         }
         let family = family.into_members();
         for id in family.iter().rev() {
-            self.drains.stop(id).await?;
+            self.drains.abort(id).await?;
             self.journal.append(id, vec![Event::SessionTrashed {}]).await?;
         }
         Ok(family)

@@ -1,13 +1,17 @@
 //! Titles: a session that nobody named is named after its first prompt, by a small model, in the background.
+//!
+//! A try that fails is made again with the next turn. A name that somebody gives meanwhile stays: the store compares.
 
+use std::collections::HashSet;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use everturn_llm::{Content, Message, ModelRequest, StreamEvent as Delta};
 use everturn_model::entry::Body;
 use everturn_model::part::PartKind;
 use everturn_model::usage::Cache;
-use everturn_model::{Event, Session, Tokens, Tree};
+use everturn_model::{Event, Session, SessionId, Tokens, Tree, path};
 
 use crate::journal::Journal;
 use crate::lifecycle::Lifecycle;
@@ -19,27 +23,34 @@ use crate::{Config, Error};
 /// The longest title, in characters.
 const LONGEST: usize = 100;
 
+/// How long a title that is being made keeps the process from ending.
+const GRACE: Duration = Duration::from_secs(5);
+
 /// Names sessions in the background; clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Titles {
     journal: Journal,
     models: Models,
     lifecycle: Lifecycle,
+    /// The sessions that are being named: one try at a time.
+    trying: Arc<Mutex<HashSet<SessionId>>>,
 }
 
 impl Titles {
     /// Titles by a small model.
     pub(crate) fn new(journal: Journal, models: Models, lifecycle: Lifecycle) -> Self {
-        Self { journal, models, lifecycle }
+        Self { journal, models, lifecycle, trying: Arc::default() }
     }
 
-    /// Names a session in the background once it has its first prompt, unless somebody has named it.
+    /// Names a session in the background after its first prompt, unless it has a name or is being named.
     pub(crate) fn name_later(&self, config: &Arc<Config>, session: &Session, tree: &Tree) {
         if session.parent.is_some() || !is_default_title(&session.title) {
             return;
         }
-        let mut users = tree.nodes().iter().filter(|node| matches!(node.entry.body, Body::User(_)));
-        let (Some(first), None) = (users.next(), users.next()) else { return };
+        let path = path::to(tree, session.leaf.as_ref());
+        let Some(first) = path.into_iter().find(|node| matches!(node.entry.body, Body::User(_))) else {
+            return;
+        };
         let text: Vec<&str> = first
             .parts
             .iter()
@@ -57,16 +68,28 @@ impl Titles {
         let Ok(chosen) = models.choose_small(session.model.as_ref(), folder) else { return };
         let agent = config.agents().named("title");
         let instructions = agent.map(|agent| agent.prompt.clone()).unwrap_or_default();
+        if !self.trying().insert(session.id.clone()) {
+            return;
+        }
         let titles = self.clone();
         let session = session.clone();
         self.lifecycle.spawn(async move {
+            let over = async {
+                titles.lifecycle.closing().await;
+                tokio::time::sleep(GRACE).await;
+            };
             tokio::select! {
-                () = titles.lifecycle.closing() => {}
+                () = over => {}
                 named = titles.name(&session, &chosen, instructions, text) => if let Err(error) = named {
                     tracing::warn!(session = %session.id, error = error.to_string(), "no title was made");
                 },
             }
+            titles.trying().remove(&session.id);
         });
+    }
+
+    fn trying(&self) -> std::sync::MutexGuard<'_, HashSet<SessionId>> {
+        self.trying.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn name(
@@ -106,16 +129,11 @@ impl Titles {
             let cost = chosen.pricing().cost(&tokens);
             events.push(Event::UsageRecorded { source: "title".to_owned(), tokens, cost });
         }
-        // A name that a person gave meanwhile stays.
-        let now = self.journal.session(&session.id).await?;
-        if let Some(title) = clean(&title)
-            && is_default_title(&now.title)
-        {
-            events.push(Event::TitleChanged {
-                entry: self.journal.mint().entry(&now),
-                parent: now.leaf.clone(),
-                title,
-            });
+        if let Some(title) = clean(&title) {
+            let now = self.journal.session(&session.id).await?;
+            let (entry, parent) = (self.journal.mint().entry(&now), now.leaf.clone());
+            let replaces = Some(session.title.clone());
+            events.push(Event::TitleChanged { entry, parent, title, replaces });
         }
         if !events.is_empty() {
             self.journal.append(&session.id, events).await?;

@@ -113,7 +113,7 @@ impl Trash {
     ) -> Result<(), Error> {
         for id in family {
             if self.drains.is_running(id) {
-                self.drains.stop(id).await?;
+                self.drains.abort(id).await?;
             }
             pauses.push(self.drains.pause(id)?);
             match self.store.acquire(id).await {

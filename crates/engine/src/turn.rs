@@ -61,6 +61,8 @@ pub(crate) enum TurnEnd {
     Failed,
     /// The process is ending; the next one goes on.
     Closing,
+    /// It has not begun: what it would have promoted was changed or taken back meanwhile.
+    Stale,
 }
 
 impl TurnEnd {
@@ -71,7 +73,7 @@ impl TurnEnd {
             Ok(Self::Declined) => WorkOutcome::Declined,
             Ok(Self::Failed) if cancel.is_cancelled() => WorkOutcome::Interrupted,
             // The process is ending, or another one has taken the session over: either way the work goes on.
-            Ok(Self::Closing) | Err(Error::Busy(_)) => WorkOutcome::Interrupted,
+            Ok(Self::Closing | Self::Stale) | Err(Error::Busy(_)) => WorkOutcome::Interrupted,
             Ok(Self::Failed) | Err(_) => WorkOutcome::Failed,
         }
     }
@@ -177,6 +179,17 @@ impl<'r> Turn<'r> {
         Ok(())
     }
 
+    /// Records the opening; false when somebody changed meanwhile what it would promote.
+    async fn begin(&mut self, opening: TurnOpening) -> Result<bool, Error> {
+        use everturn_store::Error::Unfit;
+        match self.commit(opening.into_events()).await {
+            Err(Error::Store(Unfit {
+                source: fold::Error::Stale(_) | fold::Error::Missing { .. }, ..
+            })) if !self.work.promote.is_empty() => Ok(false),
+            other => other.map(|()| true),
+        }
+    }
+
     fn session(&self) -> &Session {
         &self.tree.session
     }
@@ -196,8 +209,9 @@ impl<'r> Turn<'r> {
         let mut opening = TurnOpening::at(&self.tree, self.services.journal.mint());
         self.open(&mut opening, &sources)?;
         if !self.session().open && !self.wants_answer() {
-            let events = opening.into_events();
-            self.commit(events).await?;
+            if !self.begin(opening).await? {
+                return Ok(TurnEnd::Stale);
+            }
             return Ok(TurnEnd::Continue);
         }
         self.update(&mut opening, &sources);
@@ -205,8 +219,9 @@ impl<'r> Turn<'r> {
         let chosen = match self.services.models.of(&config).choose(wanted.as_ref(), &location.directory) {
             Ok(chosen) => chosen,
             Err(error) => {
-                let events = opening.into_events();
-                self.commit(events).await?;
+                if !self.begin(opening).await? {
+                    return Ok(TurnEnd::Stale);
+                }
                 return self.refuse(&error).await;
             }
         };
@@ -218,8 +233,9 @@ impl<'r> Turn<'r> {
         if !opening.summarize_promoted() {
             opening.push(self.services.summarize(&self.tree).await?);
         }
-        let events = opening.into_events();
-        self.commit(events).await?;
+        if !self.begin(opening).await? {
+            return Ok(TurnEnd::Stale);
+        }
         self.services.drains.begin_answer(&self.session().id, &assistant);
         self.services.titles.name_later(&config, self.session(), &self.tree);
 

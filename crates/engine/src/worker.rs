@@ -1,7 +1,6 @@
 //! The work of a drain: takes the session, closes what was left open, and runs one turn after the other until nothing is
 //! left to do.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -103,10 +102,24 @@ impl Worker {
                     tracing::error!(session = %id, "the work could not be stopped in the log");
                 }
             }
+            if cancel.is_cancelled() {
+                self.wake_for_later(id).await;
+            }
             match self.drains.next(id) {
                 Some(next) => cancel = next,
                 None => return,
             }
+        }
+    }
+
+    /// Has a session that was stopped look again if there is work that came after that. Whoever accepted it may have woken
+    /// the session before the stop was heard. A turn that is still open is another process's.
+    async fn wake_for_later(&self, id: &SessionId) {
+        if let Ok(now) = self.journal.outline(id).await
+            && !now.session.open
+            && next_work(&now).is_some()
+        {
+            self.drains.wake(id);
         }
     }
 
@@ -230,10 +243,6 @@ impl Worker {
     ) -> Result<TurnEnd, Error> {
         let session = tree.session.clone();
         self.journal.signal(&session, Signal::Busy);
-        // An interrupt that no process was there to hear is heard now. What was asked for since then is answered.
-        if session.stop.is_some_and(|stop| !stop.prompted) {
-            cancel.cancel();
-        }
         // Before everything else, which may take long. The work does not wait for an answer, nor for the question.
         if !cancel.is_cancelled()
             && let Err(error) = self.trust.review(&session, tree.requests.values().collect()).await
@@ -242,11 +251,11 @@ impl Worker {
         }
         let settled = match self.turns.settle_leftovers(tree, lease, cancel).await? {
             ClosedLeftovers::Settled(settled) => settled,
-            ClosedLeftovers::Stopped(settled) if cancel.is_cancelled() => {
-                self.drains.wake_for_later(&self.refresh(settled).await?);
-                return Ok(TurnEnd::Failed);
-            }
             ClosedLeftovers::Stopped(settled) => {
+                let settled = self.refresh(settled).await?;
+                if cancel.is_cancelled() || next_work(&settled).is_none() {
+                    return Ok(TurnEnd::Failed);
+                }
                 self.drains.set_status(&session.id, Signal::Busy);
                 self.journal.signal(&session, Signal::Busy);
                 settled
@@ -260,30 +269,27 @@ impl Worker {
             let Some(mut work) = next_work(&tree) else { break TurnEnd::Done };
             work.model = model;
             self.drains.begin(&session.id, tree.session.interrupts);
-            let stopped = self.drains.stopped_prompts(&tree);
-            if is_stopped(&tree, &work, &stopped) {
+            // A stop that no process was there to hear is heard now.
+            if tree.session.stopping && work.promote.is_empty() {
                 cancel.cancel();
             }
+            if cancel.is_cancelled() && !tree.session.open {
+                break TurnEnd::Done;
+            }
             if cancel.is_cancelled() {
-                // What came after the interrupt is for the next drain.
-                work.promote.retain(|id| stopped.contains(id));
-                if work.promote.is_empty() && !tree.session.open {
-                    break TurnEnd::Done;
-                }
+                // What came since is for the next drain.
+                work.promote.clear();
             }
             let (end, after, answering) = self.turns.run(tree, work, lease, cancel).await?;
             model = answering;
             tree = self.refresh(after).await?;
             match end {
-                TurnEnd::Continue => {}
+                TurnEnd::Continue | TurnEnd::Stale => {}
                 // What was admitted meanwhile is worked off unless somebody stopped the session.
                 TurnEnd::Done if next_work(&tree).is_some() => {}
                 end => break end,
             }
         };
-        if cancel.is_cancelled() {
-            self.drains.wake_for_later(&tree);
-        }
         self.rest(&tree, end, lease).await?;
         Ok(end)
     }
@@ -300,7 +306,7 @@ impl Worker {
         match end {
             // The turn has said so itself, in the order that clients know.
             TurnEnd::Failed | TurnEnd::Closing => {}
-            TurnEnd::Done | TurnEnd::Declined | TurnEnd::Continue => {
+            TurnEnd::Done | TurnEnd::Declined | TurnEnd::Continue | TurnEnd::Stale => {
                 self.drains.set_status(&tree.session.id, Signal::Idle);
                 self.journal.signal(&tree.session, Signal::Idle);
                 if let Some(event) = self.turns.summarize(tree).await? {
@@ -367,7 +373,8 @@ pub(crate) struct NextWork {
     pub(crate) model: Option<ModelRef>,
 }
 
-/// Steers are promoted at once, all of them; a queued prompt only when nothing else is left, one at a time.
+/// Steers are promoted at once, all of them; a queued prompt only when nothing else is left, one at a time. What a stop
+/// holds is promoted by neither.
 pub(crate) fn next_work(tree: &Tree) -> Option<NextWork> {
     // A staged revert is waiting for the person; a parked session for a prompt. Nobody goes on with what is in the trash.
     if tree.session.parked || tree.session.revert.is_some() || tree.session.time.trashed.is_some() {
@@ -376,17 +383,14 @@ pub(crate) fn next_work(tree: &Tree) -> Option<NextWork> {
     let of = |delivery| {
         tree.inbox.iter().filter(move |item| item.delivery == delivery).map(|item| item.id.clone())
     };
-    let mut promote: Vec<_> = of(Delivery::Steer).collect();
-    if promote.is_empty() && !tree.session.open {
-        promote.extend(of(Delivery::Queue).next());
+    let mut promote = Vec::new();
+    if !tree.session.held {
+        promote.extend(of(Delivery::Steer));
+        if promote.is_empty() && !tree.session.open {
+            promote.extend(of(Delivery::Queue).next());
+        }
     }
     (tree.session.open || !promote.is_empty()).then_some(NextWork { promote, model: None })
-}
-
-/// Whether somebody stopped everything that a turn would be about, before it began.
-fn is_stopped(tree: &Tree, work: &NextWork, stopped: &HashSet<EntryId>) -> bool {
-    let asked = !tree.session.open || tree.session.stop.is_some();
-    asked && work.promote.iter().all(|id| stopped.contains(id))
 }
 
 #[cfg(test)]

@@ -3,14 +3,21 @@
 //! A copy stands on its own: its ids are new, follow from the session and the order of the entries, and ascend, and
 //! whatever an entry says of another one is said of the copy.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::derived_ids::DerivedIds;
 use crate::entry::{Body, Compaction, Shell};
 use crate::event::Seed;
+use crate::fault::{Fault, FaultKind};
 use crate::ids::{RANDOM, Stamp};
+use crate::part::{PartKind, Span};
+use crate::tool::{Outcome, ToolResult, ToolState};
 use crate::tree::Node;
-use crate::{EntryId, Millis, SessionId};
+use crate::{EntryId, Millis, PartId, SessionId};
+
+const STILL_RUNNING: &str = "This call was still running in the session that this one was copied from.";
+
+const COPIED: &str = "This answer was still being written when the session was copied.";
 
 /// The same entries under new ids for `session`; parents come before children. The copy of `leaf` is the new leaf.
 #[must_use]
@@ -33,6 +40,50 @@ pub fn copy(session: &SessionId, mut nodes: Vec<Node>, leaf: Option<&EntryId>, n
     }
     let leaf = leaf.and_then(|leaf| names.get(leaf.as_str()).cloned());
     Seed { nodes, leaf, ..Seed::default() }
+}
+
+/// Closes what was still being written when it was copied: `saved` has the text so far of parts that are open. The copy is
+/// nobody's work, so what is open in it would stay so.
+pub fn close_open(nodes: &mut [Node], saved: &HashMap<PartId, String>, now: Millis) {
+    let settled: HashSet<String> = nodes
+        .iter()
+        .filter_map(|node| match &node.entry.body {
+            Body::ToolResult { result } => Some(result.call.clone()),
+            _ => None,
+        })
+        .collect();
+    let open =
+        |node: &&mut Node| node.entry.body.assistant().is_some_and(|answer| answer.completed.is_none());
+    for node in nodes.iter_mut().filter(open) {
+        for part in &mut node.parts {
+            match &mut part.kind {
+                PartKind::Text { text, time, .. } | PartKind::Reasoning { text, time, .. } => {
+                    if let Some(saved) = saved.get(&part.id) {
+                        text.clone_from(saved);
+                    }
+                    if let Some(Span { end: end @ None, .. }) = time {
+                        *end = Some(now);
+                    }
+                }
+                PartKind::Tool { call, tool, state, .. }
+                    if !state.is_settled() && !settled.contains(call) =>
+                {
+                    let start = match state {
+                        ToolState::Running { start, .. } => Some(*start),
+                        _ => None,
+                    };
+                    let result = ToolResult::new(call, tool, Outcome::Error, STILL_RUNNING);
+                    let result = Box::new(ToolResult { start, end: Some(now), ..result });
+                    *state = ToolState::Error { input: state.input().clone(), result };
+                }
+                _ => {}
+            }
+        }
+        if let Some(answer) = node.entry.body.assistant_mut() {
+            answer.completed = Some(now);
+            answer.error = Some(Fault::new(FaultKind::CutOff, COPIED));
+        }
+    }
 }
 
 /// Gives an entry its new ids and remembers the old ones.

@@ -105,6 +105,11 @@ pub enum SessionChange {
         #[serde(default)]
         rules: Option<Vec<Rule>>,
     },
+    /// More permission rules of the session, after those that it has: the last one that fits counts.
+    PermissionAdded {
+        /// The rules.
+        rules: Vec<Rule>,
+    },
     /// What a client keeps with it.
     Metadata {
         /// The new value.
@@ -211,6 +216,8 @@ catalogue! {
     SessionTrashed = "session.trashed" v 1 {}
     /// It came back out.
     SessionRestored = "session.restored" v 1 {}
+    /// Somebody lets a session go on that a stop holds, or that waits for a person.
+    SessionResumed = "session.resumed" v 1 {}
     /// The session has a new name.
     TitleChanged = "title.changed" v 1 {
         /// The entry that keeps it; it does not move the leaf.
@@ -220,6 +227,9 @@ catalogue! {
         parent: Option<EntryId>,
         /// The name.
         title: String,
+        /// The name that it takes the place of: if the session has another one by then, nothing changes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replaces: Option<String>,
     }
     /// A prompt was accepted.
     PromptAdmitted = "prompt.admitted" v 2 {
@@ -238,6 +248,11 @@ catalogue! {
         /// The new delivery.
         delivery: Delivery,
     }
+    /// Waiting prompts go on in another order.
+    InboxReordered = "inbox.reordered" v 1 {
+        /// The prompts, the next one first. What is not among them comes after them.
+        ids: Vec<EntryId>,
+    }
     /// A waiting prompt was taken back.
     PromptCancelled = "prompt.cancelled" v 1 {
         /// Which prompt.
@@ -250,6 +265,9 @@ catalogue! {
         /// The entry it follows.
         #[serde(default)]
         parent: Option<EntryId>,
+        /// How often it had been changed when that was decided. Logs of earlier versions do not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        revision: Option<u32>,
     }
     /// An entry that has no event of its own came into being at the leaf: a switch, a system message, a synthetic
     /// text, a branch summary, an epoch, extension state.
@@ -559,6 +577,7 @@ impl Event {
             }
             Self::PromptEdited { item } => touches.inbox.push(&item.id),
             Self::PromptRerouted { id, .. } | Self::PromptCancelled { id } => touches.inbox.push(id),
+            Self::InboxReordered { ids } => touches.inbox.extend(ids),
             Self::PromptPromoted { id, .. } => {
                 touches.entries.push(id);
                 touches.inbox.push(id);
@@ -630,6 +649,7 @@ impl Event {
             | Self::SessionMoved { .. }
             | Self::SessionTrashed {}
             | Self::SessionRestored {}
+            | Self::SessionResumed {}
             | Self::RevertStaged { .. }
             | Self::RevertCleared {}
             | Self::TodoUpdated { .. }

@@ -13,7 +13,7 @@ use crate::inbox::{Delivery, InboxItem};
 use crate::part::{PartKind, Span};
 use crate::path::{self, PathState};
 use crate::request::{CallRef, GivenAnswer, LastRequest, OpenCall, Reply};
-use crate::session::{REFUSED_TRUST_LIMIT, Session, StopRequest, Summary};
+use crate::session::{REFUSED_TRUST_LIMIT, RULE_LIMIT, Session, Summary};
 use crate::tool::{IllegalTransition, ToolState};
 use crate::tree::{Node, Tree};
 use crate::{EntryId, Millis, Part, PartId, RequestId};
@@ -48,6 +48,12 @@ pub enum Error {
         /// The step.
         source: IllegalTransition,
     },
+    /// A prompt was changed after it was decided that it goes on: look at it again.
+    #[error("the prompt {0} was changed meanwhile")]
+    Stale(EntryId),
+    /// A session may have so many permission rules and no more.
+    #[error("a session has at most {RULE_LIMIT} permission rules")]
+    TooManyRules,
     /// An event is about a kind of entry or part that the named one is not.
     #[error("{name} does not fit {id}")]
     Unfit {
@@ -106,10 +112,10 @@ pub fn apply(tree: &mut Tree, record: &Record) -> Result<Changes, Error> {
     let mut fold = Fold { tree, time: record.time, name: record.event.name(), changes: Changes::default() };
     fold.event(record)?;
     let changes = fold.changes;
-    // A turn that has closed needs no stopping.
-    if !tree.session.open {
-        tree.session.stop = None;
-    }
+    let session = &mut tree.session;
+    // A turn that has closed needs no stopping, and nothing holds an inbox that is empty.
+    session.stopping &= session.open;
+    session.held &= session.waiting > 0;
     Ok(changes)
 }
 
@@ -131,7 +137,7 @@ impl Fold<'_> {
                 self.seed(seed)?;
             }
             Event::SessionImported { seed, .. } => self.seed(seed)?,
-            Event::SessionChanged { changes } => self.change_session(changes),
+            Event::SessionChanged { changes } => self.change_session(changes)?,
             Event::SessionMoved { project, directory, path, .. } => {
                 let session = &mut self.tree.session;
                 session.project.clone_from(project);
@@ -142,31 +148,45 @@ impl Fold<'_> {
             }
             Event::SessionTrashed {} => self.tree.session.time.trashed = Some(self.time),
             Event::SessionRestored {} => self.tree.session.time.trashed = None,
-            Event::TitleChanged { entry, parent, title } => {
+            Event::SessionResumed {} => {
+                (self.tree.session.held, self.tree.session.parked) = (false, false);
+            }
+            Event::TitleChanged { replaces: Some(replaced), .. } if *replaced != self.tree.session.title => {}
+            Event::TitleChanged { entry, parent, title, .. } => {
                 self.tree.session.title.clone_from(title);
                 let body = Body::Title { title: Some(title.clone()) };
                 self.insert(Entry::new(entry.clone(), parent.clone(), self.time, body), &[])?;
             }
             Event::PromptAdmitted { item } => self.admit(item)?,
             Event::PromptEdited { item } => {
-                let (name, interrupts) = (self.name, self.tree.session.interrupts);
-                let waiting = self.waiting(&item.id).ok_or_else(|| missing(name, &item.id))?;
-                *waiting = InboxItem { interrupts, ..(**item).clone() };
-                self.changes.inbox.push(item.id.clone());
+                self.change_waiting(&item.id, |waiting| {
+                    let (place, revision) = (waiting.place, waiting.revision + 1);
+                    *waiting = InboxItem { place, revision, ..(**item).clone() };
+                })?;
             }
             Event::PromptRerouted { id, delivery } => {
-                let (name, interrupts) = (self.name, self.tree.session.interrupts);
-                let waiting = self.waiting(id).ok_or_else(|| missing(name, id))?;
-                (waiting.delivery, waiting.interrupts) = (*delivery, interrupts);
-                self.changes.inbox.push(id.clone());
+                self.change_waiting(id, |waiting| {
+                    (waiting.delivery, waiting.revision) = (*delivery, waiting.revision + 1);
+                })?;
+            }
+            Event::InboxReordered { ids } => {
+                for (place, id) in (0..).zip(ids) {
+                    // One that is missing went on meanwhile, or was taken back.
+                    if self.tree.waiting(id).is_some() {
+                        self.change_waiting(id, |waiting| waiting.place = Some(place))?;
+                    }
+                }
             }
             Event::PromptCancelled { id } => drop(self.take(id)?),
-            Event::PromptPromoted { id, parent } => {
+            Event::PromptPromoted { id, parent, revision } => {
                 let item = self.take(id)?;
+                if revision.is_some_and(|revision| revision != item.revision) {
+                    return Err(Error::Stale(id.clone()));
+                }
                 let session = &mut self.tree.session;
                 session.open |= item.reply;
-                // A turn that has what came after the interrupt was not meant by it.
-                session.stop = item.is_stopped(session).then_some(StopRequest { prompted: false });
+                // What waited when the session was stopped is held, so this came after it, and is not meant by it.
+                session.stopping = false;
                 let mut entry = Entry::new(item.id, parent.clone(), item.time, Body::User(item.user));
                 entry.extra = item.extra;
                 self.append(entry, &item.parts)?;
@@ -234,8 +254,9 @@ impl Fold<'_> {
             }
             Event::UsageRecorded { tokens, cost, .. } => self.spend(tokens, *cost),
             Event::InterruptRequested {} => {
-                self.tree.session.interrupts += 1;
-                self.tree.session.stop = Some(StopRequest { prompted: false });
+                let session = &mut self.tree.session;
+                session.interrupts += 1;
+                (session.stopping, session.held) = (true, true);
             }
             // Named one by one, so that an event that is new cannot be left out.
             Event::ShellEnded { .. }
@@ -302,9 +323,8 @@ impl Fold<'_> {
             Event::TurnSummarized { entry, summary, session } => {
                 self.tree.session.summary = Some(session.clone());
                 self.tree.session.time.updated = self.time;
-                if let Some(item) = self.waiting(entry) {
-                    item.user.summary = Some(summary.clone());
-                    self.changes.inbox.push(entry.clone());
+                if self.tree.waiting(entry).is_some() {
+                    self.change_waiting(entry, |item| item.user.summary = Some(summary.clone()))?;
                 } else {
                     match &mut self.entry(entry)?.body {
                         Body::User(user) => user.summary = Some(summary.clone()),
@@ -396,8 +416,8 @@ impl Fold<'_> {
             self.insert(node.entry.clone(), &node.parts)?;
         }
         for item in &seed.inbox {
-            let interrupts = self.tree.session.interrupts;
-            self.tree.inbox.push(InboxItem { interrupts, ..item.clone() });
+            self.tree.inbox.push(item.clone());
+            self.tree.session.waiting += 1;
             self.changes.inbox.push(item.id.clone());
             raise(&mut self.tree.session, item.id.as_str(), &item.parts);
         }
@@ -408,17 +428,25 @@ impl Fold<'_> {
         Ok(())
     }
 
-    fn change_session(&mut self, changes: &[SessionChange]) {
+    fn change_session(&mut self, changes: &[SessionChange]) -> Result<(), Error> {
         let session = &mut self.tree.session;
         for change in changes {
             match change {
                 SessionChange::Archived { time } => session.time.archived = *time,
                 SessionChange::Permission { rules } => session.permission.clone_from(rules),
+                SessionChange::PermissionAdded { rules } => {
+                    let all = session.permission.get_or_insert_default();
+                    if all.len() + rules.len() > RULE_LIMIT {
+                        return Err(Error::TooManyRules);
+                    }
+                    all.extend_from_slice(rules);
+                }
                 SessionChange::Metadata { metadata } => session.metadata.clone_from(metadata),
                 SessionChange::Parked => session.parked = true,
                 SessionChange::Share { url } => session.share.clone_from(url),
             }
         }
+        Ok(())
     }
 
     fn admit(&mut self, item: &InboxItem) -> Result<(), Error> {
@@ -431,16 +459,19 @@ impl Fold<'_> {
         }
         let session = &mut self.tree.session;
         session.time.updated = self.time;
-        session.parked = false;
-        session.stop = session.stop.map(|_| StopRequest { prompted: true });
+        if item.resume {
+            (session.held, session.parked) = (false, false);
+        } else if session.waiting == 0 && (!session.open || session.stopping) {
+            session.held = true;
+        }
+        session.waiting += 1;
         // A steer is for the next turn, and clients see its selection at once; a queued prompt brings its own later.
         if item.delivery == Delivery::Steer {
             session.agent = item.user.agent.clone().or(session.agent.take());
             session.model = item.user.model.clone().or(session.model.take());
         }
         raise(session, item.id.as_str(), &item.parts);
-        let interrupts = session.interrupts;
-        self.tree.inbox.push(InboxItem { interrupts, ..item.clone() });
+        self.tree.inbox.push(item.clone());
         self.changes.inbox.push(item.id.clone());
         Ok(())
     }
@@ -638,12 +669,17 @@ impl Fold<'_> {
         self.tree.node_mut(id).map(|node| &mut node.entry).ok_or_else(|| missing(name, id))
     }
 
-    fn waiting(&mut self, id: &EntryId) -> Option<&mut InboxItem> {
-        self.tree.inbox.get_mut(id)
+    fn change_waiting(&mut self, id: &EntryId, change: impl FnOnce(&mut InboxItem)) -> Result<(), Error> {
+        if !self.tree.inbox.change(id, change) {
+            return Err(missing(self.name, id));
+        }
+        self.changes.inbox.push(id.clone());
+        Ok(())
     }
 
     fn take(&mut self, id: &EntryId) -> Result<InboxItem, Error> {
         let item = self.tree.inbox.remove(id).ok_or_else(|| missing(self.name, id))?;
+        self.tree.session.waiting = self.tree.session.waiting.saturating_sub(1);
         self.changes.inbox.push(id.clone());
         Ok(item)
     }

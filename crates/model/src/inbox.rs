@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, btree_map};
 use serde::{Deserialize, Serialize};
 
 use crate::entry::User;
-use crate::{EntryId, Extra, Millis, Part, Session, earlier};
+use crate::{EntryId, Extra, Millis, Part, earlier};
 
 /// When an Admitted Prompt is promoted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,9 +38,16 @@ pub struct InboxItem {
     /// Fields of other programs.
     #[serde(default, skip_serializing_if = "Extra::is_empty")]
     pub extra: Extra,
-    /// How often somebody had asked the session's work to stop when this was admitted: the fold says so of what waits.
+    /// Whether its admission wakes the session. One that does not is answered with the next that does.
+    #[serde(default = "default_true", skip_serializing_if = "is_true")]
+    pub resume: bool,
+    /// Where a person has put it among those that wait. Those without a place come after those with one, in the order of
+    /// their admission.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<u32>,
+    /// How often it was changed while it waited.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub interrupts: u64,
+    pub revision: u32,
 }
 
 /// A prompt as it was stored, by this version or an earlier one.
@@ -56,15 +63,30 @@ struct StoredInboxItem {
     parts: Vec<Part>,
     #[serde(default)]
     extra: Extra,
+    #[serde(default = "default_true")]
+    resume: bool,
     #[serde(default)]
-    interrupts: u64,
+    place: Option<u32>,
+    #[serde(default)]
+    revision: u32,
 }
 
 impl From<StoredInboxItem> for InboxItem {
     fn from(stored: StoredInboxItem) -> Self {
-        let StoredInboxItem { id, time, delivery, reply, mut user, parts, mut extra, interrupts } = stored;
+        let StoredInboxItem {
+            id,
+            time,
+            delivery,
+            reply,
+            mut user,
+            parts,
+            mut extra,
+            resume,
+            place,
+            revision,
+        } = stored;
         earlier::digest(&mut user, &mut extra);
-        Self { id, time, delivery, reply, user, parts, extra, interrupts }
+        Self { id, time, delivery, reply, user, parts, extra, resume, place, revision }
     }
 }
 
@@ -78,24 +100,11 @@ fn is_true(value: &bool) -> bool {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
-fn is_zero(value: &u64) -> bool {
+fn is_zero(value: &u32) -> bool {
     *value == 0
 }
 
 impl InboxItem {
-    /// True when somebody asked for the work of its session to stop after this was admitted. What is queued is not work
-    /// yet.
-    #[must_use]
-    pub fn is_stopped(&self, session: &Session) -> bool {
-        self.delivery == Delivery::Steer && !self.is_after_stop(session)
-    }
-
-    /// True when nobody asked for the work of its session to stop after this was admitted.
-    #[must_use]
-    pub fn is_after_stop(&self, session: &Session) -> bool {
-        self.interrupts >= session.interrupts
-    }
-
     /// True when a second admission under the same id asks for the same thing. What was asked is known by its digest,
     /// where the program that admitted it kept one; what was filled in since (an attached file, a selection) may differ.
     #[must_use]
@@ -113,15 +122,20 @@ impl InboxItem {
 }
 
 /// How many prompts may wait in a session.
-pub const WAITING_LIMIT: usize = 1000;
+pub const WAITING_LIMIT: u64 = 1000;
 
-/// The prompts that wait in a session, in the order of their admission. One is found and taken out at the same cost
-/// however many there are: stopping ten thousand of them once took seconds.
+/// The prompts that wait in a session, in the order in which they go on: those that a person has put somewhere, then the
+/// others as they were admitted. One is found and taken out at the same cost however many there are: stopping ten thousand of
+/// them once took seconds.
 #[derive(Debug, Clone, Default)]
 pub struct WaitingPrompts {
-    items: BTreeMap<u64, InboxItem>,
-    places: HashMap<EntryId, u64>,
+    items: BTreeMap<Rank, InboxItem>,
+    ranks: HashMap<EntryId, Rank>,
+    admitted: u64,
 }
+
+/// When a waiting prompt goes on: by its place, if it has one, and then by when it was admitted.
+type Rank = (u64, u64);
 
 impl WaitingPrompts {
     /// How many there are.
@@ -136,33 +150,42 @@ impl WaitingPrompts {
         self.items.is_empty()
     }
 
-    /// All of them, the oldest first.
-    pub fn iter(&self) -> btree_map::Values<'_, u64, InboxItem> {
+    /// All of them, the next one first.
+    pub fn iter(&self) -> btree_map::Values<'_, Rank, InboxItem> {
         self.items.values()
     }
 
     /// The one with this id.
     #[must_use]
     pub fn get(&self, id: &EntryId) -> Option<&InboxItem> {
-        self.items.get(self.places.get(id)?)
+        self.items.get(self.ranks.get(id)?)
     }
 
-    /// The one with this id, to change.
-    pub fn get_mut(&mut self, id: &EntryId) -> Option<&mut InboxItem> {
-        self.items.get_mut(self.places.get(id)?)
+    /// Changes the one with this id; false when there is none.
+    pub fn change(&mut self, id: &EntryId, change: impl FnOnce(&mut InboxItem)) -> bool {
+        let Some(rank) = self.ranks.get(id).copied() else { return false };
+        let Some(mut item) = self.items.remove(&rank) else { return false };
+        change(&mut item);
+        self.put(item, rank.1);
+        true
     }
 
-    /// Puts one at the end; one that has its id already makes way.
+    /// Puts one behind those that have the same place, or none like it; one that has its id already makes way.
     pub fn push(&mut self, item: InboxItem) {
         self.remove(&item.id);
-        let place = self.items.last_key_value().map_or(0, |(last, _)| last + 1);
-        self.places.insert(item.id.clone(), place);
-        self.items.insert(place, item);
+        self.admitted += 1;
+        self.put(item, self.admitted);
+    }
+
+    fn put(&mut self, item: InboxItem, admitted: u64) {
+        let rank = (item.place.map_or(u64::MAX, u64::from), admitted);
+        self.ranks.insert(item.id.clone(), rank);
+        self.items.insert(rank, item);
     }
 
     /// Takes one out.
     pub fn remove(&mut self, id: &EntryId) -> Option<InboxItem> {
-        self.items.remove(&self.places.remove(id)?)
+        self.items.remove(&self.ranks.remove(id)?)
     }
 }
 
@@ -188,7 +211,7 @@ impl FromIterator<InboxItem> for WaitingPrompts {
 
 impl IntoIterator for WaitingPrompts {
     type Item = InboxItem;
-    type IntoIter = btree_map::IntoValues<u64, InboxItem>;
+    type IntoIter = btree_map::IntoValues<Rank, InboxItem>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.items.into_values()
@@ -197,7 +220,7 @@ impl IntoIterator for WaitingPrompts {
 
 impl<'a> IntoIterator for &'a WaitingPrompts {
     type Item = &'a InboxItem;
-    type IntoIter = btree_map::Values<'a, u64, InboxItem>;
+    type IntoIter = btree_map::Values<'a, Rank, InboxItem>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
@@ -217,7 +240,9 @@ mod tests {
             user: User::default(),
             parts: Vec::new(),
             extra: Extra::default(),
-            interrupts: 0,
+            resume: true,
+            place: None,
+            revision: 0,
         }
     }
 
@@ -231,5 +256,21 @@ mod tests {
         assert_eq!(waiting, ["msg_b", "msg_a", "msg_c"].map(item).into_iter().collect());
         assert_ne!(waiting, ["msg_b", "msg_c", "msg_a"].map(item).into_iter().collect());
         assert_eq!((waiting.len(), waiting.get(&"msg_b".into())), (3, Some(&item("msg_b"))));
+    }
+
+    #[test]
+    fn prompts_that_were_put_somewhere_go_on_before_the_others() {
+        let mut waiting: WaitingPrompts =
+            ["msg_a", "msg_b", "msg_c", "msg_d"].map(item).into_iter().collect();
+        let ids =
+            |waiting: &WaitingPrompts| waiting.iter().map(|item| item.id.to_string()).collect::<Vec<_>>();
+        for (place, id) in [(1, "msg_a"), (0, "msg_c"), (1, "msg_b")] {
+            assert!(waiting.change(&id.into(), |item| item.place = Some(place)));
+        }
+        assert!(!waiting.change(&"msg_e".into(), |item| item.place = None));
+        waiting.push(item("msg_e"));
+        assert_eq!(ids(&waiting), ["msg_c", "msg_a", "msg_b", "msg_d", "msg_e"]);
+        assert!(waiting.change(&"msg_c".into(), |item| item.place = None));
+        assert_eq!(ids(&waiting), ["msg_a", "msg_b", "msg_c", "msg_d", "msg_e"], "as it was admitted");
     }
 }

@@ -2,10 +2,16 @@
 //!
 //! # Layout
 //! - `bounds`: two lists as one, of which the stricter word applies
+//! - `overlap`: what two wildcards have in common
 //! - `policy`: the rules that hold for a session, in layers
+//! - `reach`: what a list says about a folder and all that is in it
+//! - `rule_index`: rules by what they begin and end with
 
 mod bounds;
+mod overlap;
 mod policy;
+mod reach;
+mod rule_index;
 
 use serde::{Deserialize, Serialize};
 
@@ -113,9 +119,13 @@ fn glob(pattern: &[char], text: &[char]) -> bool {
 
 /// What the last rule says that matches.
 fn last_match(rules: &[Rule], permission: &str, resource: &str) -> Option<Action> {
-    let mut rules = rules.iter().rev();
-    let found = rules.find(|rule| matches(&rule.permission, permission) && matches(&rule.pattern, resource));
-    found.map(|rule| rule.action)
+    last_rule(rules, permission, resource).map(|rule| rule.action)
+}
+
+/// The last rule that matches.
+fn last_rule<'r>(rules: &'r [Rule], permission: &str, resource: &str) -> Option<&'r Rule> {
+    let is_it = |rule: &&Rule| matches(&rule.permission, permission) && matches(&rule.pattern, resource);
+    rules.iter().rev().find(is_it)
 }
 
 #[cfg(test)]

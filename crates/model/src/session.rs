@@ -99,7 +99,7 @@ pub struct Revert {
     /// `restored`, and there is no `diff`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pending: bool,
-    /// Files that were left alone because the person had changed them.
+    /// Files that were left alone: the person had changed them, or they are none that undo may write.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<String>,
     /// Per-file changes, as V2 shows them.
@@ -237,9 +237,17 @@ pub struct Session {
     /// How often somebody asked the work to stop: the owner compares it to see a request from another process.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub interrupts: u64,
-    /// Set while a turn is open that somebody asked to stop.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stop: Option<StopRequest>,
+    /// True while a turn is open that somebody asked to stop. Whoever runs the session hears of it by the feed and stops;
+    /// if that process has died, whoever takes the session over finds it here, and closes the turn instead of going on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopping: bool,
+    /// How many prompts wait in the inbox.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub waiting: u64,
+    /// True while the prompts that wait stay where they are: somebody stopped the session after they came, or they were
+    /// admitted without a wish to begin. The next prompt that wants an answer lets them go on, or a person does.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub held: bool,
     /// True for a session that came from another program with work left: it waits for a prompt instead of going on by
     /// itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -270,16 +278,6 @@ pub struct Session {
     /// The greatest stamp of any message or part id: the floor for new ones.
     #[serde(default)]
     pub floor: Stamp,
-}
-
-/// That somebody asked for the turn that is open to stop.
-///
-/// Whoever runs a session hears of it by the feed and stops. If that process has died, whoever takes the session over finds
-/// it here, and closes the turn instead of going on with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StopRequest {
-    /// Whether a prompt was admitted after that, which is to be answered.
-    pub prompted: bool,
 }
 
 /// Usage that was billed, whatever became of the entries.
@@ -328,7 +326,9 @@ impl Session {
             leaf: None,
             open: false,
             interrupts: 0,
-            stop: None,
+            stopping: false,
+            waiting: 0,
+            held: false,
             parked: false,
             foreign_rules: None,
             refused_trust: Vec::new(),
@@ -339,6 +339,12 @@ impl Session {
             spent: Spent::default(),
             floor: Stamp::default(),
         }
+    }
+
+    /// True when a turn is open or prompts wait, whether or not somebody holds them.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.open || self.waiting > 0
     }
 
     /// Raises the floor for new ids above an id that is used here.

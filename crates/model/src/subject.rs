@@ -110,6 +110,7 @@ impl Subject {
             | Event::PromptAdmitted { .. }
             | Event::PromptEdited { .. }
             | Event::PromptRerouted { .. }
+            | Event::InboxReordered { .. }
             | Event::PromptCancelled { .. }
             | Event::EntryAdded { .. }
             | Event::Labeled { .. }
@@ -127,6 +128,7 @@ impl Subject {
             | Event::RequestAsked { .. }
             | Event::RequestAnswered { .. }
             | Event::UsageRecorded { .. }
+            | Event::SessionResumed {}
             | Event::InterruptRequested {} => None,
         }
     }
@@ -160,7 +162,9 @@ fn promoted(node: &Node) -> Option<InboxItem> {
         user: user.clone(),
         parts: node.parts.clone(),
         extra: node.entry.extra.clone(),
-        interrupts: 0,
+        resume: true,
+        place: None,
+        revision: 0,
     })
 }
 

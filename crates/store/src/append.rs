@@ -37,6 +37,8 @@ pub enum Authority {
     Open,
     /// Anybody may, unless a revert is staged: that has to be committed first, by the owner.
     Admission,
+    /// Anybody may, if there is something to stop: a turn that is open, or prompts that wait.
+    Interrupt,
     /// Only the owner may.
     Owned(Lease),
 }

@@ -54,10 +54,13 @@ pub enum Error {
     },
     /// So many prompts wait in the session that no other one is taken.
     #[error(
-        "{limit} prompts wait in session {0}, and no more may; wait until some are answered, or stop the session",
+        "{limit} prompts wait in session {0}, and no more may; wait until some are answered, or take some back",
         limit = everturn_model::inbox::WAITING_LIMIT
     )]
     InboxFull(SessionId),
+    /// No turn is open and no prompt waits: there is nothing to stop.
+    #[error("session {0} has nothing to stop")]
+    Idle(SessionId),
     /// The session was set aside because it is damaged; nothing is written to it.
     #[error("session {session} was set aside: {reason}; `everturn doctor` says what helps")]
     Quarantined {

@@ -38,7 +38,10 @@ pub struct Fork {
 
 pub(crate) async fn fork(store: &Store, fork: Fork) -> Result<Appended, Error> {
     let Fork { source, cut, session, events, time } = fork;
-    let (nodes, leaf) = nodes(store, &source, &cut).await?;
+    // Before the rows: of a part that ends in between the text is whole in its row.
+    let saved = store.streams(&source).await?.into_iter().map(|saved| (saved.part, saved.text)).collect();
+    let (mut nodes, leaf) = nodes(store, &source, &cut).await?;
+    copy::close_open(&mut nodes, &saved, time);
     let origin = ForkOrigin { session: source, entry: leaf.clone() };
     let seed = copy::copy(&session.id, nodes, leaf.as_ref(), time);
     let id = session.id.clone();

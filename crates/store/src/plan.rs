@@ -33,8 +33,6 @@ pub(crate) struct SessionState {
     pub(crate) epoch: u64,
     /// The stamp of its last change.
     pub(crate) changed: u64,
-    /// How many prompts wait in it; looked for only where one is admitted.
-    pub(crate) waiting: usize,
 }
 
 /// An append as it was asked for.
@@ -160,11 +158,8 @@ pub(crate) fn plan(
         }
     };
     for new in events {
-        match new.event {
-            Event::SessionCreated { .. } => return Err(Error::Exists(id)),
-            // Others of the same group are admitted to what this one leaves.
-            Event::PromptAdmitted { .. } => state.waiting += 1,
-            _ => {}
+        if let Event::SessionCreated { .. } = new.event {
+            return Err(Error::Exists(id));
         }
         progress.append(state, &id, new)?;
     }
@@ -196,10 +191,12 @@ fn check_authority(
         (Authority::Admission, Some(state)) if state.tree.session.revert.is_some() => {
             Err(Error::Staged(id.clone()))
         }
-        (Authority::Admission, Some(state)) if state.waiting >= WAITING_LIMIT => {
+        (Authority::Admission, Some(state)) if state.tree.session.waiting >= WAITING_LIMIT => {
             Err(Error::InboxFull(id.clone()))
         }
-        (Authority::Open | Authority::Admission, _) => Ok(None),
+        (Authority::Interrupt, Some(state)) if !state.tree.session.has_work() => Err(Error::Idle(id.clone())),
+        (Authority::Interrupt, None) => Err(Error::NoSession(id.clone())),
+        (Authority::Open | Authority::Admission | Authority::Interrupt, _) => Ok(None),
     }
 }
 
@@ -372,7 +369,7 @@ impl AppendProgress {
             let by = WrittenBy::Us;
             self.committed.push(Arc::new(Committed { record, before: None, tree, by, follows: 0 }));
         }
-        Ok(SessionState { seq: 0, tree, owner: None, epoch: 0, changed: 0, waiting: 0 })
+        Ok(SessionState { seq: 0, tree, owner: None, epoch: 0, changed: 0 })
     }
 
     fn append(&mut self, state: &mut SessionState, id: &SessionId, new: NewEvent) -> Result<(), Error> {

@@ -4,6 +4,7 @@ use axum::extract::State;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use everturn_engine::Engine;
+use everturn_engine::inbox::WaitingOutcome;
 use everturn_engine::sessions::{Conversation, PathPiece, StoredPath};
 use everturn_interop::opencode::v1::{self, PartInfo, ReadNode, V1Message};
 use everturn_model::derived_ids::DerivedIds;
@@ -160,6 +161,12 @@ async fn remove(State(app): State<App>, Path(at): Path<MessagePath>) -> Result<J
     let engine = app.engine;
     engine.sessions().get(&id).await?;
     run_to_end(async move {
+        // One that waits is taken back: it is not part of the conversation yet.
+        match engine.inbox().cancel(&id, &message).await {
+            Ok(WaitingOutcome::Done(_)) => return Ok(()),
+            Ok(WaitingOutcome::Promoted) | Err(everturn_engine::Error::NoMessage(_)) => {}
+            Err(error) => return Err(error),
+        }
         on_entry(&engine, &id, message, |id, message| {
             let engine = engine.clone();
             async move { engine.sessions().hide_message(&id, &message).await }

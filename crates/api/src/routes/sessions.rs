@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use everturn_engine::sessions::{ArchivedSessions, Filter};
 use everturn_interop::opencode::v1::SessionInfo;
-use everturn_model::event::SessionChange;
 use everturn_model::{EntryId, Session};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
@@ -119,7 +118,7 @@ async fn create(
     Workdir(location): Workdir,
     OptionalJson(body): OptionalJson<SessionCreate>,
 ) -> Result<JsonAnswer<SessionShape>> {
-    let new = body.into_new();
+    let new = body.into_new()?;
     if let Some(parent) = &new.parent {
         app.engine.sessions().get(parent).await?;
     }
@@ -152,16 +151,7 @@ async fn update(
 ) -> Result<JsonAnswer<SessionShape>> {
     let id = at.session.0;
     let title = body.title.clone();
-    let mut changes = body.changes()?;
-    let session = app.engine.sessions().get(&id).await?;
-    for change in &mut changes {
-        // Rules are added after those that exist, and the last one counts.
-        if let SessionChange::Permission { rules: Some(rules) } = change {
-            let mut all = session.permission.clone().unwrap_or_default();
-            all.append(rules);
-            *rules = all;
-        }
-    }
+    let changes = body.changes()?;
     let update = async move { app.engine.sessions().update(&id, title.as_deref(), changes).await };
     answer(&SessionInfo::of(&run_to_end(update).await?))
 }

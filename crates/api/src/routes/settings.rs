@@ -5,9 +5,11 @@ use everturn_engine::Config;
 use everturn_model::Map;
 use everturn_model::secret_shape::mask;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use crate::App;
 use crate::answer::{JsonAnswer, Result, answer};
+use crate::error::Error;
 use crate::error::ErrorKind::Body;
 use crate::operation::Operation;
 use crate::wire::agent::AgentInfo;
@@ -15,6 +17,10 @@ use crate::wire::provider::{self, KnownProviders, ProviderShape, UsableProviders
 use crate::wire::secret;
 use crate::wire::server::{ConfigShape, EmptyList, EmptyMap};
 use crate::workdir::Here;
+
+/// Who lists agents. Rules that all have to do with each other take a while to be put together, and until then neither other
+/// clients nor the end of the server wait for it.
+static LISTING: Semaphore = Semaphore::const_new(1);
 
 pub(super) fn operations() -> Vec<Operation> {
     vec![
@@ -78,7 +84,14 @@ async fn auth_methods() -> Result<JsonAnswer<EmptyMap>> {
 }
 
 async fn agents(here: Here) -> Result<JsonAnswer<Vec<AgentInfo<'static>>>> {
-    answer(&here.config.agents().with_rules().map(AgentInfo::of).collect::<Vec<_>>())
+    // One at a time: whoever comes second finds what the first has found out.
+    let turn = LISTING.acquire().await.map_err(|error| Error::Internal(error.to_string()))?;
+    let listed = move || {
+        // Even if the client goes away meanwhile.
+        let _turn = turn;
+        answer(&here.config.agents().with_rules().map(AgentInfo::of).collect::<Vec<_>>())
+    };
+    tokio::task::spawn_blocking(listed).await?
 }
 
 /// None: commands cannot be run in this release, so none is offered.

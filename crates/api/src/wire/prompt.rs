@@ -114,6 +114,7 @@ impl PromptBody {
             parts: self.parts.into_iter().map(PartInput::from).collect(),
             delivery: Delivery::Steer,
             reply: !self.no_reply,
+            resume: true,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Sessions as clients see them, new ones and changes of them.
 
 use everturn_engine::Signal;
+use everturn_engine::config::misspelt_permission;
 use everturn_engine::sessions::NewSession;
 use everturn_interop::opencode::v1;
 use everturn_model::event::SessionChange;
@@ -228,6 +229,9 @@ pub(crate) struct SessionCreate {
     #[schemars(with = "Option<Vec<PermissionRule>>")]
     permission: Option<Vec<Rule>>,
     metadata: Option<Map>,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    others: Map,
 }
 
 /// A model as sessions name it: `id`; `modelID`, as messages do, is understood too.
@@ -274,8 +278,9 @@ impl ModelInMessage {
 
 impl SessionCreate {
     /// What the engine is asked for.
-    pub(crate) fn into_new(self) -> NewSession {
-        NewSession {
+    pub(crate) fn into_new(self) -> Result<NewSession, Error> {
+        check_rules(&self.others, self.permission.as_deref())?;
+        Ok(NewSession {
             parent: self.parent.map(|id| id.0),
             title: self.title,
             agent: self.agent,
@@ -283,7 +288,7 @@ impl SessionCreate {
             permission: self.permission,
             metadata: self.metadata,
             ..NewSession::default()
-        }
+        })
     }
 }
 
@@ -299,6 +304,9 @@ pub(crate) struct SessionPatch {
     #[serde(default, deserialize_with = "present")]
     metadata: Option<Option<Map>>,
     time: Option<NewTimes>,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    others: Map,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -312,18 +320,36 @@ struct NewTimes {
 impl SessionPatch {
     /// What changes beside the name.
     pub(crate) fn changes(self) -> Result<Vec<SessionChange>, Error> {
+        check_rules(&self.others, self.permission.as_ref().and_then(Option::as_deref))?;
         let mut changes = Vec::new();
         if let Some(archived) = self.time.and_then(|time| time.archived) {
             changes.push(SessionChange::Archived { time: archived.as_ref().map(moment).transpose()? });
         }
-        if let Some(rules) = self.permission {
-            changes.push(SessionChange::Permission { rules });
+        match self.permission {
+            // Rules are added after those that exist, and the last one counts.
+            Some(Some(rules)) => changes.push(SessionChange::PermissionAdded { rules }),
+            Some(None) => changes.push(SessionChange::Permission { rules: None }),
+            None => {}
         }
         if let Some(metadata) = self.metadata {
             changes.push(SessionChange::Metadata { metadata });
         }
         Ok(changes)
     }
+}
+
+/// Refuses rules that nothing would heed: a session would do without a question what its maker has forbidden. Other unknown
+/// fields are passed over, as OpenCode does.
+fn check_rules(others: &Map, rules: Option<&[Rule]>) -> Result<(), Error> {
+    let sounds = |key: &&String| {
+        let word = key.to_lowercase();
+        ["deny", "permi", "rule", "sandbox", "tool"].iter().any(|stem| word.contains(stem))
+    };
+    if let Some(key) = others.keys().find(sounds) {
+        return Err(Error::Body(format!("a session has no `{key}`: its rules are `permission`")));
+    }
+    let wrong = rules.unwrap_or_default().iter().find_map(|rule| misspelt_permission(&rule.permission));
+    wrong.map_or(Ok(()), |what| Err(Error::Body(what)))
 }
 
 fn moment(value: &Value) -> Result<Millis, Error> {

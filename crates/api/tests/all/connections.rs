@@ -104,3 +104,20 @@ async fn wrong_tokens_are_slowed_down_and_the_right_one_is_not() {
     assert_eq!(face.stranger().get("/session").await.status, 401);
     face.client.get("/session").await.ok();
 }
+
+#[tokio::test]
+async fn whoever_guesses_loses_the_connection() {
+    // On one that stays, the next guess costs nothing but its bytes.
+    let patient = Duration::from_secs(600);
+    let face = Face::bounded(ConnectionLimits { stranger_time: patient, idle_time: patient, ..SHORT }).await;
+    let host = face.base.strip_prefix("http://").unwrap();
+    let guess = format!(
+        "GET /session HTTP/1.1\r\nHost: {host}\r\nAuthorization: {}\r\n\r\n",
+        basic("opencode", "wrong")
+    );
+    let mut stream = connect(&face).await;
+    stream.write_all(guess.repeat(12).as_bytes()).await.unwrap();
+    let said = until_closed(stream).await;
+    let answered = |status: &str| said.matches(&format!("HTTP/1.1 {status}")).count();
+    assert_eq!((answered("401"), answered("429")), (10, 1), "{said}");
+}

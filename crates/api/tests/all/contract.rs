@@ -28,7 +28,8 @@ fn plain(document: &Value) -> Value {
     let mut shapes = Map::new();
     let mut list = BTreeMap::new();
     for (method, path, shown) in operations(document) {
-        if path.starts_with("/api/") {
+        // Another protocol, and what OpenCode has nothing of.
+        if path.starts_with("/api/") || path.starts_with("/everturn/") {
             continue;
         }
         let mut parameters = BTreeMap::new();

@@ -12,6 +12,7 @@ mod contract;
 mod document;
 mod events;
 mod gate;
+mod inbox;
 mod limits;
 mod mcp;
 mod messages;

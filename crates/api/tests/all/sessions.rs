@@ -176,3 +176,56 @@ async fn what_means_nothing_is_refused() {
     let body = json!({"noReply": true, "tools": {"bash": false}, "parts": [{"type": "text", "text": "x"}]});
     face.client.post(&format!("{path}/message"), &body).await.ok();
 }
+
+#[tokio::test]
+async fn rules_that_nothing_would_heed_are_refused() {
+    // Both were answered with 200, and the session did what its maker had forbidden.
+    let face = Face::start().await;
+    let session = face.client.post("/session", &json!({"title": "x", "workspaceID": "w"})).await.ok().json();
+    let path = format!("/session/{}", session["id"].as_str().unwrap());
+    let rule = |name: &str| json!([{"permission": name, "pattern": "*", "action": "deny"}]);
+    for (body, named) in [
+        (json!({"permissions": rule("bash")}), "`permissions`"),
+        (json!({"tools": {"bash": false}}), "`tools`"),
+        (json!({"permission": rule("bahs")}), "did you mean `bash`?"),
+        (json!({"permission": rule("Bash(rm *)")}), "`Bash(rm *)`"),
+    ] {
+        for answer in [face.client.post("/session", &body).await, face.client.patch(&path, &body).await] {
+            assert_eq!(answer.status, 400, "{body}");
+            assert!(answer.body.contains(named), "{body}: {}", answer.body);
+        }
+    }
+    for name in ["bash", "docs_search", "*", "plan_exit"] {
+        face.client.post("/session", &json!({"permission": rule(name)})).await.ok();
+    }
+}
+
+#[tokio::test]
+async fn rules_that_are_added_at_once_are_all_kept() {
+    // Each was put behind those that had been read before: of eight, six were kept.
+    let face = Face::start().await;
+    let id = face.session().await;
+    let path = format!("/session/{id}");
+    let bodies: Vec<_> = (0..8)
+        .map(|number| json!({"permission": [{"permission": "bash", "pattern": format!("c{number} *"), "action": "deny"}]}))
+        .collect();
+    let added = bodies.iter().map(|body| face.client.patch(&path, body));
+    for reply in futures_util::future::join_all(added).await {
+        reply.ok();
+    }
+    let session = face.client.get(&path).await.ok().json();
+    let mut patterns: Vec<_> = session["permission"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|rule| rule["pattern"].as_str().unwrap())
+        .collect();
+    patterns.sort_unstable();
+    assert_eq!(patterns, ["c0 *", "c1 *", "c2 *", "c3 *", "c4 *", "c5 *", "c6 *", "c7 *"]);
+    let many: Vec<_> =
+        (0..1000).map(|_| json!({"permission": "bash", "pattern": "x", "action": "deny"})).collect();
+    let refused = face.client.patch(&path, &json!({"permission": many})).await;
+    assert_eq!(refused.status, 400, "{}", refused.json());
+    let after = face.client.get(&path).await.ok().json();
+    assert_eq!(after["permission"].as_array().unwrap().len(), 8, "all of it or nothing");
+}

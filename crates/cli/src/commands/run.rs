@@ -18,11 +18,12 @@ use everturn_engine::{Engine, Error, Prompt, SessionUpdate, Signal};
 use everturn_model::fault::{Fault, FaultKind};
 use everturn_model::part::PartKind;
 use everturn_model::request::{Ask, Reply, Request};
-use everturn_model::{Event, Session, SessionId};
+use everturn_model::{EntryId, Event, Session, SessionId};
 use everturn_store::WrittenBy;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::session::lookup;
@@ -67,7 +68,7 @@ impl RefusedWork {
 #[command(after_help = STATUSES)]
 pub(crate) struct RunCommand {
     /// The prompt
-    #[arg(required = true)]
+    #[arg(required_unless_present = "resume")]
     message: Vec<String>,
     /// The model: provider/model, a part of its name, or scripted/ and the path of a script
     #[arg(short, long)]
@@ -81,6 +82,9 @@ pub(crate) struct RunCommand {
     /// Go on in the newest session of this project, or of this folder outside of repositories
     #[arg(short = 'c', long = "continue", conflicts_with = "session")]
     newest: bool,
+    /// Go on with the prompts that wait in the session since it was stopped, as `everturn session resume` does
+    #[arg(long, conflicts_with_all = ["message", "model", "agent"])]
+    resume: bool,
     /// Say yes to every permission request instead of no; this trusts no project
     #[arg(long)]
     yes: bool,
@@ -90,6 +94,12 @@ pub(crate) struct RunCommand {
 }
 
 impl RunCommand {
+    /// The command that goes on in a session with what waits there.
+    pub(crate) fn resume(session: String, yes: bool) -> Self {
+        let (message, model, agent) = (Vec::new(), None, None);
+        Self { message, model, agent, session: Some(session), newest: false, resume: true, yes, trust: false }
+    }
+
     pub(crate) fn execute(self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
@@ -105,9 +115,12 @@ impl RunCommand {
         })
     }
 
-    async fn run(&self, engine: &Engine) -> Result<()> {
+    pub(super) async fn run(&self, engine: &Engine) -> Result<()> {
         let location = engine.projects().location(None).await?;
         let found = self.find(engine, &location).await?;
+        if self.resume && found.is_none() {
+            bail!("say which session is to go on: --session ID, or --continue for the newest");
+        }
         let folder = found.as_ref().map_or(location.directory.as_path(), |found| Path::new(&found.directory));
         let config = engine.configurations().at(folder).await;
         let models = engine.models().of(&config);
@@ -127,16 +140,27 @@ impl RunCommand {
             Some(session) => session,
             None => engine.sessions().create(&location, NewSession::default()).await?,
         };
-        let prompt = Prompt { model, agent: self.agent.clone(), ..Prompt::text(&self.message.join(" ")) };
         let updates = engine.bus().listen();
         let interrupts = interrupts()?;
-        let item = engine.inbox().admit(&session.id, prompt).await?;
-        let mut shown = RunOutput::new(table::text, session.id.clone(), item.id);
+        let mut shown = if self.resume {
+            let first = go_on(engine, &session).await?;
+            RunOutput::of_waiting(table::text, session.id.clone(), first)
+        } else {
+            let prompt = Prompt { model, agent: self.agent.clone(), ..Prompt::text(&self.message.join(" ")) };
+            let item = engine.inbox().admit(&session.id, prompt).await?;
+            RunOutput::new(table::text, session.id.clone(), item.id)
+        };
         self.answer_waiting(engine, &mut shown).await?;
         let stopped = self.follow(engine, updates, interrupts, &mut shown).await?;
         table::note(format!("session {}", session.id));
-        if stopped && shown.failure().is_some() {
-            bail!("the work was stopped");
+        if stopped && !shown.is_deleted() {
+            if !shown.is_begun() {
+                let id = &session.id;
+                bail!("the work was stopped before it began; `everturn session resume {id}` goes on with it");
+            }
+            if shown.failure().is_some() {
+                bail!("the work was stopped");
+            }
         }
         let gone = match shown.failure() {
             Some(failure) if !shown.is_deleted() => is_gone(engine, &session.id, failure).await?,
@@ -192,6 +216,7 @@ impl RunCommand {
         shown: &mut RunOutput<P>,
     ) -> Result<bool> {
         let mut stopping = false;
+        let mut stop = None;
         // Whether the end may have been among what was missed, or may never be told.
         let mut doubtful = false;
         while !shown.is_over() {
@@ -216,8 +241,10 @@ impl RunCommand {
                     }
                     table::note("stopping; Ctrl-C again leaves at once");
                     let (engine, id) = (engine.clone(), shown.session().clone());
-                    tokio::spawn(async move { engine.drains().abort(&id).await });
+                    stop = Some(tokio::spawn(async move { engine.drains().abort(&id).await }));
                 }
+                // A prompt that was not begun is held, and then nothing is told of its end.
+                _ = ended(&mut stop) => doubtful = true,
                 update = updates.recv() => match update {
                     Ok(SessionUpdate::Gap) | Err(RecvError::Lagged(_)) => {
                         // Before the state is read, so that nothing falls between the two.
@@ -360,14 +387,18 @@ impl RunCommand {
             Ask::Permission { permission, patterns, .. } => {
                 let reply = if self.yes { Reply::Once } else { Reply::Reject };
                 let what: String = patterns.join(", ").chars().take(LONGEST_SUBJECT).collect();
-                let note = format!("`{permission}` was asked for and refused ({what}); --yes allows");
+                let note = format!(
+                    "`{permission}` was asked for and refused ({what}); --yes allows all that is asked for"
+                );
                 (engine.requests().reply(&request.id, reply, None).await, (!self.yes).then_some(note))
             }
         };
         match answered {
             Ok(()) => {
                 if let Some(note) = note {
-                    shown.refuse();
+                    if let Some(call) = &request.call {
+                        shown.refuse(&call.entry);
+                    }
                     table::note(note);
                 }
                 Ok(())
@@ -377,6 +408,26 @@ impl RunCommand {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Waits for the end of a task, once.
+async fn ended<T>(task: &mut Option<JoinHandle<T>>) {
+    match task {
+        Some(running) => drop(running.await),
+        None => std::future::pending().await,
+    }
+    *task = None;
+}
+
+/// Lets a session go on with what waits in it; the first prompt of it comes back.
+async fn go_on(engine: &Engine, session: &Session) -> Result<EntryId> {
+    let id = &session.id;
+    let waiting = engine.sessions().conversation(id, Some(0)).await?.inbox;
+    let Some(first) = waiting.into_iter().next() else {
+        bail!("nothing waits in the session {id}; `everturn run --session {id} ...` gives it a prompt");
+    };
+    engine.drains().resume(id).await?;
+    Ok(first.id)
 }
 
 /// Takes back the request for trust that this command made itself: only `--trust` trusts a project, whatever else is

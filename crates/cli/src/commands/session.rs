@@ -1,9 +1,11 @@
-//! `everturn session`: list, search, show, export and import, archive, delete and restore.
+//! `everturn session`: list, search, show, export and import, go on, archive, delete and restore.
 //!
 //! - `lookup`: from what a person typed to a session, or to what they may have meant
 //! - `show`: a conversation as a person reads it
 //! - `shelf`: the archive and the trash
+//! - `inbox`: prompts that wait
 
+mod inbox;
 pub(super) mod lookup;
 mod shelf;
 mod show;
@@ -20,8 +22,10 @@ use everturn_tools::foreign_file::{self, ReadBounds};
 use serde_json::{Value, json};
 
 use super::import::rules_line;
+use super::run::RunCommand;
 use crate::settings::{self, Listeners};
 use crate::table;
+use inbox::InboxCommand;
 use shelf::Shelf;
 
 /// The largest export that is taken in, in bytes.
@@ -84,6 +88,15 @@ pub(crate) enum SessionCommand {
         #[arg(long)]
         json: bool,
     },
+    Inbox(InboxCommand),
+    /// Go on with the prompts that wait in a session since it was stopped, here and now
+    Resume {
+        /// The session
+        id: String,
+        /// Say yes to every permission request instead of no
+        #[arg(long)]
+        yes: bool,
+    },
     /// Take sessions out of the list; they can still be used
     Archive(SessionIds),
     /// Put archived sessions back into the list
@@ -118,9 +131,15 @@ pub(crate) struct SessionIds {
 
 impl SessionCommand {
     pub(crate) fn execute(self) -> Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
-            let engine = settings::open(&settings::working_folder()?, Listeners::None).await?;
+        // Only one of them does more than read and write.
+        let works = matches!(self, Self::Resume { .. });
+        let mut builder = match works {
+            true => tokio::runtime::Builder::new_multi_thread(),
+            false => tokio::runtime::Builder::new_current_thread(),
+        };
+        let listeners = if works { Listeners::Some } else { Listeners::None };
+        builder.enable_all().build()?.block_on(async {
+            let engine = settings::open(&settings::working_folder()?, listeners).await?;
             let result = self.perform(&engine).await;
             engine.close().await;
             result
@@ -190,6 +209,8 @@ impl SessionCommand {
                 }
                 Ok(())
             }
+            Self::Inbox(command) => command.perform(engine).await,
+            Self::Resume { id, yes } => RunCommand::resume(id, yes).run(engine).await,
             Self::Archive(SessionIds { ids, json }) => Shelf { engine, json }.archive(&ids).await,
             Self::Unarchive(SessionIds { ids, json }) => Shelf { engine, json }.unarchive(&ids).await,
             Self::Delete(SessionIds { ids, json }) => Shelf { engine, json }.delete(&ids).await,

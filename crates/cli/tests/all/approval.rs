@@ -22,7 +22,8 @@ body = b'{"reply": "once"}'
 if out == "leave":
     place = urlparse(url)
     head = f"POST {place.path} HTTP/1.1\r\nhost: {place.netloc}\r\nauthorization: {login}\r\n"
-    head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    # Nothing of the body is read before it is wanted, and its end not seen until then.
+    head += f"content-type: application/json\r\nexpect: 100-continue\r\ncontent-length: {len(body)}\r\n\r\n"
     line = socket.create_connection((place.hostname, place.port))
     line.sendall(head.encode() + body)
     os._exit(0)
@@ -73,7 +74,7 @@ os.rename(out + ".part", out)
 
 /// Allows a session everything, again and again, and has left each time before anybody can look who it was: it ends, or
 /// closes the connection, or breaks it off, or hands it to a child that ends.
-const LEAVER: &str = r#"
+pub(crate) const LEAVER: &str = r#"
 import base64, os, socket, struct, sys
 from urllib.parse import urlparse
 
@@ -81,7 +82,8 @@ place, rounds = urlparse(sys.argv[1]), int(sys.argv[2])
 login = base64.b64encode(b"opencode:test-password").decode()
 body = b'{"permission": [{"permission": "*", "pattern": "*", "action": "allow"}]}'
 head = f"PATCH {place.path} HTTP/1.1\r\nhost: {place.netloc}\r\nauthorization: Basic {login}\r\n"
-head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+# Nothing of the body is read before it is wanted, and its end not seen until then.
+head += f"content-type: application/json\r\nexpect: 100-continue\r\ncontent-length: {len(body)}\r\n\r\n"
 for turn in range(rounds):
     child = os.fork()
     if child:
@@ -126,17 +128,17 @@ async fn command(server: &EverturnServer, input: Value) {
 }
 
 /// A server with a request that waits.
-struct Scene {
-    server: EverturnServer,
-    repo: Repo,
-    session: String,
+pub(crate) struct Scene {
+    pub(crate) server: EverturnServer,
+    pub(crate) repo: Repo,
+    pub(crate) session: String,
     request: String,
     _model: ModelServer,
 }
 
 impl Scene {
     /// With the sandbox as it is unless somebody says otherwise, or as the setting says.
-    async fn new(sandbox: Option<&str>) -> Self {
+    pub(crate) async fn new(sandbox: Option<&str>) -> Self {
         let model = ModelServer::start();
         let repo = Repo::new(&[("answer.py", PROGRAM), ("ask.py", ASKER)]);
         // It speaks no protocol: that it was started is enough.
@@ -155,7 +157,7 @@ impl Scene {
         Self { server, repo, session, request, _model: model }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("{}/permission/{}/reply", self.server.base_url(), self.request)
     }
 
@@ -165,7 +167,7 @@ impl Scene {
     }
 
     /// What a program was told, once it has written that down.
-    async fn told(&self, file: &str) -> String {
+    pub(crate) async fn told(&self, file: &str) -> String {
         let path = self.repo.join(file);
         let written = async {
             while !path.exists() {

@@ -371,7 +371,9 @@ fn a_script_can_tell_that_something_was_refused() {
     let complaint = refused.stderr;
     assert_eq!(refused.status, Some(3), "{complaint}");
     assert!(
-        complaint.contains("`external_directory` was asked for and refused (/etc/*); --yes allows"),
+        complaint.contains(
+            "`external_directory` was asked for and refused (/etc/*); --yes allows all that is asked for"
+        ),
         "{complaint}"
     );
     assert!(complaint.ends_with("everturn: the work stopped where something was refused\n"), "{complaint}");

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use everturn_testkit::{ModelServer, within};
-use serde_json::json;
+use everturn_testkit::process::ServerOptions;
+use everturn_testkit::{Client, EverturnServer, ModelServer, within};
+use serde_json::{Map, Value, json};
 
 use crate::shell::Home;
 use crate::stage::Stage;
@@ -66,4 +67,25 @@ async fn a_server_ends_although_a_file_would_be_waited_for() {
     let said = stage.server.stderr();
     assert!(said.contains("not an ordinary file"), "{said}");
     assert!(stage.server.stop().await.success());
+}
+
+#[tokio::test]
+async fn a_server_answers_and_ends_while_rules_are_put_together() {
+    // The list of agents was made where requests are answered: until it was there, nobody else got an answer, and the server
+    // did not end.
+    let mut options = ServerOptions::with_model("http://127.0.0.1:9");
+    // Each has to do with all others, so that there is no end of what they say together.
+    let action = |at: usize| Value::from(if at.is_multiple_of(2) { "deny" } else { "allow" });
+    let rules: Map<String, Value> = (0..400).map(|at| (format!("*word{at}*"), action(at))).collect();
+    options.config["permission"] = json!({"bash": rules});
+    let mut server = EverturnServer::start(Path::new(env!("CARGO_BIN_EXE_everturn")), options).await;
+    // More than are worked on at once.
+    let ask = |client: Client| tokio::spawn(async move { client.get("/agent").await });
+    let asking: Vec<_> = (0..8).map(|_| ask(server.client())).collect();
+    for _ in 0..20 {
+        within("an answer", server.client().get("/session")).await.ok();
+    }
+    assert!(asking.iter().all(|asking| !asking.is_finished()), "there was an end of it");
+    asking.iter().for_each(tokio::task::JoinHandle::abort);
+    assert!(server.stop().await.success());
 }

@@ -98,7 +98,8 @@ fn nobody_waits_for_an_answer_that_cannot_come() {
     assert_eq!(lines, [question, read.as_str()]);
     assert!(task.starts_with("✗ task <task id=") && task.ends_with("state=\"error\">"), "{task}");
     assert!(played.stderr.contains("a question was asked, and nobody is here"), "{}", played.stderr);
-    let refused = "`external_directory` was asked for and refused (/etc/*); --yes allows";
+    let refused =
+        "`external_directory` was asked for and refused (/etc/*); --yes allows all that is asked for";
     assert!(played.stderr.contains(refused), "{}", played.stderr);
 }
 

@@ -3,7 +3,8 @@
 use everturn_model::permission::{Action, Rule};
 use everturn_model::request::{Ask, Request};
 use everturn_tools::Need;
-use everturn_tools::process::sandbox::SandboxSettings;
+use everturn_tools::bash::NETWORK;
+use everturn_tools::process::sandbox::{SandboxPart, SandboxSettings};
 
 use super::{CallSurroundings, INTERRUPTED, ToolCall, ToolCalls};
 use crate::Error;
@@ -12,6 +13,9 @@ use crate::requests::RequestAnswer;
 
 /// What the model is told when the person says no. Clients look for these words.
 const REJECTED: &str = "The user rejected permission to use this specific tool call.";
+
+/// The permission to run a command.
+const COMMAND: &str = "bash";
 
 /// Whether a call may run.
 pub(super) enum Permit {
@@ -44,6 +48,8 @@ impl ToolCalls {
         if let Some(need) = needs.iter().find(forbidden) {
             return Ok(denial(need));
         }
+        let needs: Vec<Need> =
+            needs.iter().filter(|need| !setting.is_asked_with_the_command(need, &needs)).cloned().collect();
         for need in needs {
             let saved = self.requests.approvals(&setting.session, &setting.scope.worktree).await?;
             match setting.decide(&saved, &need) {
@@ -78,6 +84,21 @@ impl CallSurroundings {
             // There is no wall to leave, and who allows everything means that too.
             self.policy.decide(approved, &need.permission, &need.patterns)
         }
+    }
+
+    /// Whether a need is asked for with the command that has it. What cannot be kept from the network is either run or not,
+    /// so where the same rule asks for both, one answer is for both, now or for good.
+    fn is_asked_with_the_command(&self, need: &Need, needs: &[Need]) -> bool {
+        let cuts_off = |sandbox: &SandboxSettings| sandbox.parts.contains(&SandboxPart::Network);
+        if need.permission != NETWORK || self.scope.sandbox.as_ref().is_some_and(cuts_off) {
+            return false;
+        }
+        let mut commands = needs.iter().filter(|need| need.permission == COMMAND);
+        commands.any(|command| {
+            self.decide(&[], need) == Action::Ask
+                && self.decide(&[], command) == Action::Ask
+                && self.policy.asks_alike(NETWORK, COMMAND, &need.patterns)
+        })
     }
 }
 

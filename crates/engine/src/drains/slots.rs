@@ -1,6 +1,6 @@
 //! What is known of each drain of this process, and what the feed tells them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_model::{EntryId, SessionId};
@@ -39,8 +39,20 @@ impl DrainSlots {
         });
     }
 
+    /// Somebody here asked for an interrupt. The same, and a drain that waits for another process waits no longer.
+    pub(super) fn stop(&self, id: &SessionId, interrupts: u64) -> Option<StoppedDrain> {
+        self.interrupt(id, interrupts);
+        self.with(|slots| {
+            let slot = slots.get_mut(id)?;
+            if !slot.owned {
+                slot.cancel.cancel();
+            }
+            Some(StoppedDrain { owned: slot.owned, done: slot.done.clone() })
+        })
+    }
+
     /// A session was put into the trash: what works here stops.
-    pub(crate) fn stop(&self, id: &SessionId) {
+    pub(crate) fn end(&self, id: &SessionId) {
         self.with(|slots| {
             if let Some(slot) = slots.get_mut(id).filter(|slot| slot.owned) {
                 slot.again = false;
@@ -98,6 +110,15 @@ impl DrainSlots {
     }
 }
 
+/// A drain that somebody stopped.
+#[derive(Debug)]
+pub(super) struct StoppedDrain {
+    /// Whether it had the session, or waited for another process that has it.
+    pub(super) owned: bool,
+    /// Fires when it has ended.
+    pub(super) done: CancellationToken,
+}
+
 /// What is known of one drain.
 #[derive(Debug)]
 pub(super) struct DrainSlot {
@@ -112,8 +133,6 @@ pub(super) struct DrainSlot {
     pub(super) last_seq: Option<u64>,
     /// How many interrupts others had asked for when the turn began; none before that is known.
     pub(super) begun: Option<u64>,
-    /// The prompts that waited when somebody here stopped the session.
-    pub(super) stopped: HashSet<EntryId>,
     /// How many the feed told of.
     pub(super) interrupts: u64,
     /// Something happened in the session while another process has it.
@@ -140,7 +159,6 @@ impl DrainSlot {
             lost: CancellationToken::new(),
             last_seq: None,
             begun: None,
-            stopped: HashSet::new(),
             interrupts: 0,
             changed_elsewhere: Arc::default(),
             done,
@@ -159,7 +177,8 @@ impl DrainSlot {
         }
     }
 
-    /// Stops the work if somebody asked for that after it began. What woke the session before is stopped with it.
+    /// Stops the work if somebody asked for that after it began. What woke the session before is forgotten: a drain that was
+    /// stopped looks into the log when it ends, which says what the stop holds and what came after it.
     pub(super) fn stop_if_interrupted(&mut self) {
         if self.owned && self.begun.is_some_and(|begun| self.interrupts > begun) {
             self.again = false;

@@ -240,7 +240,7 @@ impl TrustQuestion {
 impl QuestionedItem {
     fn new(item: HeldItem) -> Self {
         let HeldItem { name, words, content, digest } = item;
-        let words = words.to_owned();
+        let words = visible(&words);
         // What a project has written there may be a key.
         let shown = |text: &str| Some(visible_lines(&mask(text)));
         let (content, diff) = match content {

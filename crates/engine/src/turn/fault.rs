@@ -1,7 +1,6 @@
 //! Turns that fail: what was streamed is kept, what ran is settled, and the reason is in the log.
 
 use everturn_model::fault::{ApiFault, Fault, FaultKind};
-use everturn_model::inbox::{Delivery, InboxItem};
 use everturn_model::tool::Outcome;
 use everturn_model::{EntryId, Event};
 use everturn_tools::snapshot::TreeId;
@@ -72,25 +71,9 @@ impl Turn<'_> {
         self.signal(Signal::Failed { error: error.clone() });
         self.services.drains.set_status(&self.session().id, Signal::Idle);
         self.signal(Signal::Idle);
-        events.extend(self.join_stopped().await?);
         events.push(Event::StepFailed { entry: assistant.clone(), error, resumes: false });
         self.commit(events).await?;
         Ok(TurnEnd::Failed)
-    }
-
-    /// Stopping the session stops all of it: prompts that waited then join the conversation unanswered. Those that came
-    /// after that are left to be answered.
-    pub(super) async fn join_stopped(&mut self) -> Result<Vec<Event>, Error> {
-        let now = self.services.journal.outline(&self.session().id).await?;
-        let stopped = self.services.drains.stopped_prompts(&now);
-        self.tree.inbox = now.inbox;
-        let mut leaf = self.session().leaf.clone();
-        let join = |item: &InboxItem| {
-            let parent = leaf.replace(item.id.clone());
-            Event::PromptPromoted { id: item.id.clone(), parent }
-        };
-        let steers = self.tree.inbox.iter().filter(|item| item.delivery == Delivery::Steer);
-        Ok(steers.filter(|item| stopped.contains(&item.id)).map(join).collect())
     }
 }
 

@@ -71,7 +71,7 @@ impl ProviderTurns {
     ) -> Result<ClosedLeftovers, Error> {
         let Some(assistant) = open_assistant(&tree) else { return Ok(ClosedLeftovers::Settled(tree)) };
         let id = tree.session.id.clone();
-        let stopped = tree.session.stop.is_some() || cancel.is_cancelled();
+        let stopped = tree.session.stopping || cancel.is_cancelled();
         let saved = self.services.store.streams(&id).await?;
         let saved: HashMap<PartId, String> =
             saved.into_iter().map(|saved| (saved.part, saved.text)).collect();

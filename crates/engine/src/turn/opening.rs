@@ -63,12 +63,12 @@ impl TurnOpening {
         self.events.extend(event);
     }
 
-    /// Promotes a prompt.
-    fn promote(&mut self, id: &EntryId) {
+    /// Promotes a prompt as it was when it had been changed so often.
+    fn promote(&mut self, id: &EntryId, revision: Option<u32>) {
         let parent = self.leaf.replace(id.clone());
         self.answers = Some(id.to_string());
         self.promoted = Some(id.clone());
-        self.events.push(Event::PromptPromoted { id: id.clone(), parent });
+        self.events.push(Event::PromptPromoted { id: id.clone(), parent, revision });
     }
 
     /// Starts the step of an agent and a model in a folder; the id of its answer comes back.
@@ -124,7 +124,7 @@ impl Turn<'_> {
             opening.add(Body::Epoch { baseline: baseline.text, snapshot: baseline.snapshot });
         }
         for id in &self.work.promote {
-            opening.promote(id);
+            opening.promote(id, self.tree.waiting(id).map(|item| item.revision));
         }
         Ok(())
     }
@@ -178,8 +178,8 @@ mod tests {
         let mut session = Session::new("ses_1".into(), "global", "/srv/demo", "t", "1", 17);
         session.leaf = Some("msg_before".into());
         let mut opening = TurnOpening::at(&Tree::new(session), &Mint::new(Arc::new(System)));
-        opening.promote(&"msg_one".into());
-        opening.promote(&"msg_two".into());
+        opening.promote(&"msg_one".into(), None);
+        opening.promote(&"msg_two".into(), Some(3));
         opening.add(Body::System { text: "news".to_owned(), snapshot: None });
         let assistant = opening.start_refused();
         assert!(opening.summarize_promoted());
@@ -187,7 +187,7 @@ mod tests {
         let mut summarized = None;
         for event in opening.into_events() {
             let (id, parent) = match event {
-                Event::PromptPromoted { id, parent } => (id, parent),
+                Event::PromptPromoted { id, parent, .. } => (id, parent),
                 Event::EntryAdded { entry, .. } => (entry.id, entry.parent),
                 Event::StepStarted { entry } => {
                     let answers = entry.body.assistant().and_then(|assistant| assistant.answers.clone());

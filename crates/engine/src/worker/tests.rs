@@ -57,7 +57,9 @@ impl Stage {
             user: User::default(),
             parts: vec![Part::new(mint.part(session), PartKind::text(text))],
             extra: Extra::default(),
-            interrupts: 0,
+            resume: true,
+            place: None,
+            revision: 0,
         };
         let events = vec![Event::InterruptRequested {}, Event::PromptAdmitted { item: Box::new(item) }];
         self.write(Authority::Open, events).await;

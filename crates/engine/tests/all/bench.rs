@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use everturn_engine::config::{ConfigSources, Trust};
 use everturn_engine::sessions::NewSession;
-use everturn_engine::{Config, Configurations, Engine, Options, Prompt, SessionUpdate};
+use everturn_engine::{Config, Configurations, Engine, Options, Prompt, SessionUpdate, Signal};
 use everturn_model::entry::Body;
 use everturn_model::part::PartKind;
 use everturn_model::session::ModelRef;
 use everturn_model::tree::Node;
-use everturn_model::{EntryId, Fault, FaultKind, Session, SessionId};
+use everturn_model::{EntryId, Fault, FaultKind, PartId, Session, SessionId};
 use everturn_store::Store;
 use everturn_testkit::{ModelServer, Repo, opencode_config, within};
 use tokio::sync::broadcast::Receiver;
@@ -164,6 +164,20 @@ impl Bench {
                     return found;
                 }
             }
+        })
+        .await
+    }
+
+    /// Waits until a piece of text was told, and says where it belongs.
+    pub(crate) async fn streamed(&mut self, wanted: &str) -> (EntryId, PartId) {
+        self.notice(|update| match update {
+            SessionUpdate::Live(live) => match &live.signal {
+                Signal::Delta { entry, part, text, .. } if text == wanted => {
+                    Some((entry.clone(), part.clone()))
+                }
+                _ => None,
+            },
+            _ => None,
         })
         .await
     }

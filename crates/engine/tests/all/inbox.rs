@@ -159,16 +159,3 @@ async fn an_id_that_leaves_no_room_is_refused() {
     let refused = bench.engine.inbox().admit(&bench.session.id, twice).await;
     assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
 }
-
-#[tokio::test]
-async fn an_interrupt_leaves_no_prompt_in_limbo() {
-    let bench = Bench::new().await;
-    bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
-    bench.model.held("x").await;
-    let second = bench.engine.inbox().admit(&bench.session.id, Prompt::text("SAY:second")).await.unwrap();
-    bench.engine.drains().abort(&bench.session.id).await.unwrap();
-    let conversation = bench.engine.sessions().conversation(&bench.session.id, None).await.unwrap();
-    assert_eq!(conversation.inbox, []);
-    assert!(!conversation.session.open, "a restart does not answer what was stopped");
-    bench.engine.reverts().revert(&bench.session.id, &second.id, None).await.unwrap();
-}

@@ -158,6 +158,44 @@ async fn uncut(extra: Value, parts: Option<&BTreeSet<SandboxPart>>, outside: boo
 }
 
 #[tokio::test]
+async fn one_rule_asks_once_about_a_command() {
+    // It was asked whether the command may use the network, and then whether it may run, by one and the same rule.
+    let whole: BTreeSet<SandboxPart> = SandboxPart::ALL.into();
+    let check = async |permission: Value, expected: &[&str]| {
+        let off = json!({ "sandbox": "off", "permission": permission });
+        assert_eq!(
+            uncut(off, None, false).await,
+            (true, expected.iter().map(|name| (*name).to_owned()).collect()),
+            "{permission}"
+        );
+    };
+    check(json!("ask"), &["bash"]).await;
+    check(json!({ "*": "ask", "bash": { "touch *": "ask" } }), &["bash"]).await;
+    // What is asked for by name is asked for by itself, and so is what another rule has allowed the command.
+    check(json!({ "*": "ask", "network": "ask" }), &["network", "bash"]).await;
+    check(json!({ "*": "ask", "bash": "allow" }), &["network"]).await;
+    check(json!({ "*": "ask", "network": "allow" }), &["bash"]).await;
+    // Where it can be kept from the network, to leave the sandbox is asked for, and then the network with it.
+    let leaving = uncut(json!({ "permission": "ask" }), Some(&whole), true).await;
+    assert_eq!(leaving, (true, ["outside_sandbox", "network", "bash"].map(str::to_owned).to_vec()));
+}
+
+#[tokio::test]
+async fn an_answer_for_good_is_for_the_network_as_well() {
+    let mut bench = Bench::with(|_| json!({ "sandbox": "off", "permission": "ask" }), |_| {}).await;
+    let input = json!({ "command": "touch out", "description": "a test" });
+    let prompt = || Prompt::text(&format!("JSONTOOL:bash:{input}\nSAY:done"));
+    bench.engine.inbox().admit(&bench.session.id, prompt()).await.unwrap();
+    let request = asked(&mut bench).await;
+    bench.engine.requests().reply(&request.id, Reply::Always, None).await.unwrap();
+    within("the first command", bench.engine.drains().settled(&bench.session.id)).await;
+    std::fs::remove_file(bench.repo.join("out")).unwrap();
+    bench.engine.inbox().admit(&bench.session.id, prompt()).await.unwrap();
+    within("the second command", bench.engine.drains().settled(&bench.session.id)).await;
+    assert!(bench.repo.join("out").exists());
+}
+
+#[tokio::test]
 async fn who_cannot_be_cut_off_needs_the_network_to_be_allowed() {
     let whole: BTreeSet<SandboxPart> = SandboxPart::ALL.into();
     let only = json!({ "*": "deny", "touch *": "allow" });

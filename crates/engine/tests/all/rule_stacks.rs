@@ -11,7 +11,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use everturn_engine::config::{ConfigSources, Trust};
+use everturn_engine::config::{ConfigSources, SandboxStrength, Trust};
 use everturn_engine::{Config, Configurations};
 use everturn_model::Session;
 use everturn_model::permission::{Action, Rule};
@@ -22,10 +22,25 @@ use serde_json::json;
 use files::{AGENTS, ConfigFile, FileForm, config_file, markdown, rules};
 
 /// What is asked about.
-const PERMISSIONS: [&str; 8] =
-    ["bash", "BASH", "edit", "read", "webfetch", "external_directory", "task", "docs_search"];
-const RESOURCES: [&str; 8] =
-    ["git status", "git push now", "GIT status", "rm -rf a", "a.env", "src/a", "ab", "x"];
+const PERMISSIONS: [&str; 12] = [
+    "bash",
+    "BASH",
+    "edit",
+    "read",
+    "webfetch",
+    "external_directory",
+    "task",
+    "docs_search",
+    "outside_sandbox",
+    "network",
+    "protected_file",
+    "local_network",
+];
+const RESOURCES: [&str; 9] =
+    ["git status", "git push now", "GIT status", "rm -rf a", "a.env", "src/a", "ab", "x", "/srv/keys/a"];
+
+/// What only a sandbox keeps commands from.
+const KEPT: [&str; 4] = ["external_directory", "network", "outside_sandbox", "protected_file"];
 
 /// An agent of the person's about which nothing is said.
 const NEUTRAL: &str = "neutral";
@@ -204,6 +219,33 @@ fn check_denials(stack: &RuleStack, config: &Config, when: &str) -> Result<(), T
     Ok(())
 }
 
+/// Expects that a trusted project's sandbox opens nothing that the person denies.
+fn check_sandbox(stack: &RuleStack, config: &Config) -> Result<(), TestCaseError> {
+    for agent in AGENTS {
+        let policy = config.agents().policy(&stack.session(agent));
+        let (person, sandbox) = (stack.of_person(agent), config.sandbox.under(&policy));
+        let is_denied = |name: &str, resource: &str| last_word(&person, name, resource) == Some(Action::Deny);
+        let own: Vec<PathBuf> = [&config.sandbox.readable[..], &config.sandbox.writable].concat();
+        for place in sandbox.readable.iter().chain(&sandbox.writable).filter(|place| !own.contains(place)) {
+            let place = place.display().to_string();
+            for below in ["/*", "/a"] {
+                let text = format!("{place}{below}");
+                prop_assert!(!is_denied("external_directory", &text), "{} is open to {}", text, agent);
+            }
+            // Who denies what is around a folder and makes an exception of all that is in it means the folder too.
+            let inside = last_word(&person, "external_directory", &format!("{place}/"));
+            if inside.is_none_or(|action| action == Action::Deny) {
+                prop_assert!(!is_denied("external_directory", &place), "{} is open to {}", place, agent);
+            }
+        }
+        let of_person = stack.person.iter().any(|(_, file)| file.has_sandbox());
+        if !of_person && KEPT.into_iter().any(|kept| RESOURCES.iter().any(|text| is_denied(kept, text))) {
+            prop_assert!(sandbox.strength != SandboxStrength::Off, "{} has no sandbox", agent);
+        }
+    }
+    Ok(())
+}
+
 /// Expects that a project's files, which nobody trusts, allow nothing that was not allowed without them.
 fn check_untrusted(stack: &RuleStack, before: &Config, after: &Config) -> Result<(), TestCaseError> {
     let known = |agent: &str| before.agents().all().iter().any(|known| known.name == agent);
@@ -247,6 +289,7 @@ proptest! {
         let trusted = desk.look();
         prop_assert!(trusted.held.is_empty(), "{:?}", trusted.held);
         check_denials(&stack, &trusted, "after trust")?;
+        check_sandbox(&stack, &trusted)?;
     }
 }
 
@@ -255,6 +298,7 @@ fn random_files_reach_what_they_are_for() {
     // A generator that never denies, loosens or asks for anything would prove nothing.
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let (mut denied, mut held, mut loosened, mut stricter) = (0, 0, 0, 0);
+    let (mut opened, mut closed) = (0, 0);
     for _ in 0..24 {
         let stack = stack().new_tree(&mut runner).unwrap().current();
         let desk = Desk::new();
@@ -266,6 +310,11 @@ fn random_files_reach_what_they_are_for() {
         desk.trust_all(&untrusted);
         let trusted = desk.look();
         for agent in AGENTS {
+            let policy = trusted.agents().policy(&stack.session(agent));
+            let (asked, sandbox) = (&trusted.sandbox, trusted.sandbox.under(&policy));
+            let more = sandbox.readable.len() - asked.readable.len();
+            opened += more;
+            closed += asked.brought.readable.len() - more;
             let now = stack.decisions(&trusted, agent);
             for ((before, after), now) in
                 stack.decisions(&before, agent).iter().zip(stack.decisions(&untrusted, agent)).zip(now)
@@ -276,6 +325,7 @@ fn random_files_reach_what_they_are_for() {
             }
         }
     }
+    assert!(opened > 5 && closed > 5, "{opened} {closed}");
     assert!(
         denied > 100 && held > 20 && loosened > 20 && stricter > 20,
         "{denied} {held} {loosened} {stricter}"

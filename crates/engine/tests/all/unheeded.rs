@@ -62,6 +62,16 @@ async fn a_denial_that_is_misspelt_or_malformed_asks() {
         (r#"{"permission": {"raed": "deny"}}"#, "read"),
         (r#"{"permission": {"read": "denny"}}"#, "read"),
         (r#"{"permission": "denny"}"#, "read"),
+        (r#"{"agent": {"*": {"permission": {"read": "deny"}}}}"#, "read"),
+        (r#"{"agent": {"default": {"permission": {"bash": "deny"}}}}"#, "bash"),
+        (r#"{"agent": {"all": {"tools": {"bash": false}}}}"#, "bash"),
+        (r#"{"mode": {"Main": {"tools": {"bash": false}}}}"#, "bash"),
+        (r#"{"agent": {"build, plan": {"tools": {"bash": false}}}}"#, "bash"),
+        (r#"{"config": {"tools": {"bash": false}}}"#, "bash"),
+        (r#"{"whitelist": ["read"]}"#, "bash"),
+        (r#"{"only": ["read"]}"#, "bash"),
+        (r#"{"trusted": false}"#, "bash"),
+        (r#"{"lockdown": true}"#, "bash"),
     ] {
         let (config, problems) = read(text).await;
         assert_eq!(verdict(&config, "build", permission), Ask, "{text}");
@@ -147,11 +157,15 @@ async fn tools_loosen_nothing_but_tools() {
 #[tokio::test]
 async fn an_unknown_sandbox_is_the_strictest() {
     let mode = "the sandbox can be `workspace`, `read-only` or `off`";
-    let end = "; until it is mended, the project can only be read";
+    let (end, asked) =
+        ("; until it is mended, the project can only be read", "; more is asked until it is mended");
     for (text, expected) in [
         (r#"{"sandbox": "readonly"}"#, format!("1:2: {mode}, not \"readonly\"{end}")),
         (r#"{"sandbox": {"mode": "ReadOnly"}}"#, format!("1:14: {mode}, not \"ReadOnly\"{end}")),
-        (r#"{"sandbox": {"mdoe": "off"}}"#, format!("1:14: there is no `sandbox.mdoe`{end}")),
+        (
+            r#"{"sandbox": {"mdoe": "off"}}"#,
+            format!("1:14: there is no `sandbox.mdoe`: did you mean `mode`?{end}{asked}"),
+        ),
         (r#"{"sandbox": false}"#, format!("1:2: {mode}, not false{end}")),
     ] {
         let (config, problems) = read(text).await;
@@ -160,6 +174,28 @@ async fn an_unknown_sandbox_is_the_strictest() {
             (SandboxStrength::ReadOnly, vec![expected]),
             "{text}"
         );
+    }
+}
+
+#[tokio::test]
+async fn what_a_sandbox_does_not_know_asks() {
+    // Beside a mode it was named, and nothing more was asked.
+    for (sandbox, permission) in [
+        (r#"{"mode": "workspace", "network": "deny"}"#, "network"),
+        (r#"{"mode": "workspace", "network": false}"#, "network"),
+        (r#"{"mode": "workspace", "read_only": true}"#, "bash"),
+        (r#"{"mode": "workspace", "deny_network": true}"#, "bash"),
+        (r#"{"mode": "workspace", "mode ": "read-only"}"#, "bash"),
+        (r#"{"network": "deny"}"#, "network"),
+    ] {
+        let (config, problems) = read(&format!("{{\"sandbox\": {sandbox}}}")).await;
+        assert_eq!(
+            [verdict(&config, "build", permission), verdict(&config, "build", "read")],
+            [Ask, Allow],
+            "{sandbox}"
+        );
+        let end = "; more is asked until it is mended";
+        assert!(problems.len() == 1 && problems[0].ends_with(end), "{sandbox}: {problems:?}");
     }
 }
 
@@ -299,7 +335,24 @@ async fn a_server_that_is_there_twice_does_not_start() {
 #[tokio::test]
 async fn a_server_that_may_have_been_switched_off_does_not_start() {
     let server = r#""type": "remote", "url": "http://127.0.0.1:9""#;
-    for more in [r#""enabeld": false"#, r#""disabled": true"#, r#""disable": "yes""#, r#""active": false"#] {
+    // One that was `stopped` started: the word was none of those that were thought of.
+    for more in [
+        r#""enabeld": false"#,
+        r#""disabled": true"#,
+        r#""disabled": 1"#,
+        r#""disable": "yes""#,
+        r#""active": false"#,
+        r#""stopped": true"#,
+        r#""stop": "yes""#,
+        r#""halted": true"#,
+        r#""turned_off": true"#,
+        r#""state": "stopped""#,
+        r#""status": "Off""#,
+        r#""autostart": false"#,
+        r#""read_only": true"#,
+        r#""require_approval": "always""#,
+        r#""deny": ["write"]"#,
+    ] {
         let (config, problems) = read(&format!("{{\"mcp\": {{\"docs\": {{{server}, {more}}}}}}}")).await;
         assert_eq!(config.mcp.launches().len(), 0, "{more}");
         let why = config.mcp.invalid().get("docs").cloned().unwrap_or_default();
@@ -311,6 +364,14 @@ async fn a_server_that_may_have_been_switched_off_does_not_start() {
         (r#""disabled": false"#, 1),
         (r#""trust": true"#, 1),
         (r#""startup_timeout": 5"#, 1),
+        (r#""stop_timeout": 5"#, 1),
+        (r#""stop_after": 0.5"#, 1),
+        (r#""stopped": false"#, 1),
+        (r#""stopped": 0"#, 1),
+        (r#""autostart": true"#, 1),
+        (r#""read_only": false"#, 1),
+        (r#""auto_approve": ["search"]"#, 1),
+        (r#""state": "running""#, 1),
     ] {
         let (config, found) = read(&format!("{{\"mcp\": {{\"docs\": {{{server}, {more}}}}}}}")).await;
         assert_eq!((config.mcp.launches().len(), found.len()), (1, problems), "{more}: {found:?}");
@@ -336,6 +397,8 @@ async fn words_of_restriction_ask() {
         (r#"{"safe_mode": true}"#, "bash"),
         (r#"{"deny": true}"#, "bash"),
         (r#"{"confirm": 1}"#, "bash"),
+        (r#"{"auto_approve": false}"#, "bash"),
+        (r#"{"auto_approve": ["read"]}"#, "bash"),
         (r#"{"network": {"127.0.0.1": "deny"}}"#, "network"),
         // These had no effect without a word.
         (r#"{"permission": {"tools": {"bash": "deny"}}}"#, "bash"),
@@ -365,6 +428,8 @@ async fn words_of_restriction_ask() {
         r#"{"experimental": {"permission": {"bash": "allow"}, "primary_tools": ["bash"]}}"#,
         r#"{"provider": {"x": {"models": {"y": {"tools": true}}}}}"#,
         r#"{"confirm": false}"#,
+        // It was taken for a restriction, and asked more of who wanted to be asked less.
+        r#"{"auto_approve": true}"#,
     ] {
         let (config, _) = read(text).await;
         assert_eq!(verdict(&config, "build", "bash"), Allow, "{text}");

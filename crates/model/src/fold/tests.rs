@@ -33,6 +33,13 @@ impl History {
         apply(&mut self.tree, &record).unwrap();
     }
 
+    /// Why an event does not fit; the history is as before.
+    fn refused(&self, event: Event) -> Error {
+        let (id, session) = (EventId::new("evt_refused"), self.tree.session.id.clone());
+        let record = Record { id, session, seq: self.seq + 1, time: 7, event, subject: None };
+        apply(&mut self.tree.clone(), &record).unwrap_err()
+    }
+
     /// A turn with calls that have these parts, all under one id.
     fn with_calls(parts: [&str; 2]) -> Self {
         let mut history = Self::new();
@@ -107,29 +114,98 @@ fn prompt(id: &str, delivery: Delivery) -> InboxItem {
         user: User::default(),
         parts: Vec::new(),
         extra: Extra::default(),
-        interrupts: 0,
+        resume: true,
+        place: None,
+        revision: 0,
     }
 }
 
+/// Whether prompts are held, whether an open turn is being stopped, and how many prompts wait.
+fn rest(history: &History) -> (bool, bool, u64) {
+    let session = &history.tree.session;
+    (session.held, session.stopping, session.waiting)
+}
+
+fn admitted(id: &str, resume: bool) -> Event {
+    Event::PromptAdmitted { item: Box::new(InboxItem { resume, ..prompt(id, Delivery::Steer) }) }
+}
+
+fn promoted(id: &str) -> Event {
+    Event::PromptPromoted { id: EntryId::new(id), parent: None, revision: Some(0) }
+}
+
 #[test]
-fn a_prompt_that_is_changed_after_an_interrupt_is_not_stopped_by_it() {
-    // Somebody who edits a prompt after the stop wants it answered, as if it had been given then.
+fn a_stop_holds_what_waits_until_a_later_prompt_or_a_person_lets_it_go_on() {
+    // What waited when a session was stopped joined the conversation unanswered.
     let mut history = History::new();
-    let prompts = [("msg_a", Delivery::Steer), ("msg_b", Delivery::Queue), ("msg_c", Delivery::Steer)];
-    for (id, delivery) in prompts {
-        history.fold(Event::PromptAdmitted { item: Box::new(prompt(id, delivery)) });
-    }
+    history.fold(admitted("msg_a", true));
+    let queued = prompt("msg_b", Delivery::Queue);
+    history.fold(Event::PromptAdmitted { item: Box::new(queued.clone()) });
+    assert_eq!(rest(&history), (false, false, 2));
     history.fold(Event::InterruptRequested {});
-    let stopped = |history: &History| {
-        prompts.map(|(id, _)| {
-            let item = history.waiting(id);
-            (item.interrupts, item.is_stopped(&history.tree.session))
-        })
-    };
-    assert_eq!(stopped(&history), [(0, true), (0, false), (0, true)], "what is queued is not work yet");
-    history.fold(Event::PromptEdited { item: Box::new(prompt("msg_a", Delivery::Steer)) });
+    assert_eq!(rest(&history), (true, false, 2), "no turn is open that could be stopped");
+    history.fold(Event::PromptEdited { item: Box::new(queued) });
     history.fold(Event::PromptRerouted { id: EntryId::new("msg_b"), delivery: Delivery::Steer });
-    assert_eq!(stopped(&history), [(1, false), (1, false), (0, true)]);
+    history.fold(admitted("msg_c", false));
+    assert_eq!(rest(&history), (true, false, 3), "nobody asked for it to go on");
+    history.fold(admitted("msg_d", true));
+    assert_eq!(rest(&history), (false, false, 4));
+    history.fold(Event::InterruptRequested {});
+    assert_eq!(rest(&history), (true, false, 4));
+    history.fold(Event::SessionResumed {});
+    assert_eq!(rest(&history), (false, false, 4));
+}
+
+#[test]
+fn a_stop_is_for_the_turn_that_is_open_and_not_for_what_is_promoted_later() {
+    let mut history = History::new();
+    history.fold(admitted("msg_a", true));
+    history.fold(promoted("msg_a"));
+    history.fold(admitted("msg_b", true));
+    history.fold(Event::InterruptRequested {});
+    assert_eq!(rest(&history), (true, true, 1));
+    history.fold(admitted("msg_c", true));
+    assert_eq!(rest(&history), (false, true, 2), "the turn that is open is stopped all the same");
+    history.fold(promoted("msg_b"));
+    assert_eq!(rest(&history), (false, false, 1));
+}
+
+#[test]
+fn a_prompt_that_was_changed_meanwhile_does_not_go_on_as_it_was() {
+    let mut history = History::new();
+    history.fold(admitted("msg_a", true));
+    let other = InboxItem { revision: 7, place: Some(9), ..prompt("msg_a", Delivery::Queue) };
+    history.fold(Event::PromptEdited { item: Box::new(other.clone()) });
+    assert_eq!(
+        history.waiting("msg_a"),
+        &InboxItem { revision: 1, place: None, ..other },
+        "as the fold counts"
+    );
+    history.fold(Event::PromptRerouted { id: EntryId::new("msg_a"), delivery: Delivery::Steer });
+    history.fold(Event::InboxReordered { ids: ["msg_none", "msg_a"].map(EntryId::new).to_vec() });
+    let waiting = history.waiting("msg_a");
+    assert_eq!((waiting.revision, waiting.place), (2, Some(1)), "its place is not what it says");
+    assert_eq!(history.refused(promoted("msg_a")), Error::Stale(EntryId::new("msg_a")));
+    history.fold(Event::PromptPromoted { id: EntryId::new("msg_a"), parent: None, revision: Some(2) });
+    assert_eq!(rest(&history), (false, false, 0));
+}
+
+#[test]
+fn a_prompt_that_wakes_nobody_waits_for_one_that_does() {
+    let mut history = History::new();
+    history.fold(admitted("msg_a", false));
+    assert_eq!(rest(&history), (true, false, 1));
+    history.fold(Event::PromptCancelled { id: EntryId::new("msg_a") });
+    assert_eq!(rest(&history), (false, false, 0), "nothing is held any more");
+    history.fold(admitted("msg_b", true));
+    history.fold(admitted("msg_c", false));
+    assert_eq!(rest(&history), (false, false, 2), "the one before it is about to be answered");
+    history.fold(promoted("msg_b"));
+    history.fold(promoted("msg_c"));
+    history.fold(admitted("msg_d", false));
+    assert_eq!(rest(&history), (false, false, 1), "the turn that is open takes it along");
+    history.fold(Event::InterruptRequested {});
+    assert_eq!(rest(&history), (true, true, 1));
 }
 
 #[test]

@@ -81,7 +81,6 @@ statements! {
                  SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bytea[])
                  ON CONFLICT (session, id) DO UPDATE SET data = excluded.data";
     asked = "SELECT id, session FROM request WHERE id = ANY($1)";
-    crowds = "SELECT session, count(*) FROM inbox WHERE session = ANY($1) GROUP BY session";
     drop_requests = "DELETE FROM request r USING unnest($1::text[], $2::bigint[]) u (id, session)
                      WHERE r.id = u.id AND r.session = u.session";
     put_requests = "INSERT INTO request (id, session, data)

@@ -14,7 +14,7 @@ use super::link::WriterConnection;
 use super::pool::StatementValues;
 use super::reader::count;
 use crate::Error;
-use crate::append::{Authority, StreamPiece};
+use crate::append::StreamPiece;
 use crate::plan::{AppendRequest, KnownEvent, NeededRows, SessionState};
 use crate::shape::{self, decode};
 
@@ -141,28 +141,13 @@ impl LoadedGroup {
         let wanted = WantedRows::of(&loaded.sessions, appends);
         let free = i64::try_from(absent.len()).unwrap_or(i64::MAX);
         let asked: Vec<&str> = appends.iter().flat_map(|asked| requests(asked)).collect();
-        let admitting = appends.iter().filter(|asked| matches!(asked.authority, Authority::Admission));
-        let admitting: Vec<i64> =
-            admitting.filter_map(|asked| Some(loaded.sessions.get(&asked.session)?.key)).collect();
-        let (keys, rows, waiting, crowds) = tokio::try_join!(
+        let (keys, rows, waiting) = tokio::try_join!(
             async { if free > 0 { link.query(&statements.keys, &[&free]).await } else { Ok(Vec::new()) } },
             wanted.fetch(link),
             async {
                 if asked.is_empty() { Ok(Vec::new()) } else { link.query(&statements.asked, &[&asked]).await }
             },
-            async {
-                if admitting.is_empty() {
-                    return Ok(Vec::new());
-                }
-                link.query(&statements.crowds, &[&admitting]).await
-            },
         )?;
-        for row in &crowds {
-            let key: i64 = row.try_get(0)?;
-            let waiting = usize::try_from(count(row, 1)?).unwrap_or(usize::MAX);
-            let states = loaded.sessions.values_mut().filter(|session| session.key == key);
-            states.filter_map(|session| session.state.as_mut()).for_each(|state| state.waiting = waiting);
-        }
         for row in &waiting {
             loaded.waiting.insert(row.try_get(0)?, row.try_get(1)?);
         }
@@ -197,7 +182,7 @@ impl LoadedGroup {
                 let tree = shape::tree(session, Vec::new(), shape::Parts::default());
                 let (seq, epoch) = (count(row, 2)?, count(row, 4)?);
                 let changed = row.try_get::<_, &str>(6)?.parse().unwrap_or_default();
-                let state = SessionState { seq, tree, owner: row.try_get(3)?, epoch, changed, waiting: 0 };
+                let state = SessionState { seq, tree, owner: row.try_get(3)?, epoch, changed };
                 (Some(state), None)
             }
             Err(error) => (None, Some(SessionRefusal::of(error))),

@@ -21,6 +21,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0001_store.sql"),
     include_str!("../../migrations/postgres/0002_typed_log.sql"),
     include_str!("../../migrations/postgres/0003_approval_folder.sql"),
+    include_str!("../../migrations/postgres/0004_held_prompts.sql"),
 ];
 
 /// What was found in the database.

@@ -1,7 +1,7 @@
 //! Reading a session: its row, its tree, its log, and what waits in it.
 
 use deadpool_postgres::ClientWrapper;
-use everturn_model::inbox::InboxItem;
+use everturn_model::inbox::{InboxItem, WaitingPrompts};
 use everturn_model::permission::{Action, Rule};
 use everturn_model::request::Request;
 use everturn_model::subject::EventPayload;
@@ -116,7 +116,8 @@ pub(super) async fn inbox(
     let rows = query(client, INBOX, &[&key]).await?;
     let items = Payloads::of(name, "inbox", &rows)?;
     let blobs = Blobs::of(client, items.texts()).await?;
-    Ok(items.decode(&blobs)?.into_iter().map(|(_, _, item)| item).collect())
+    let items: WaitingPrompts = items.decode(&blobs)?.into_iter().map(|(_, _, item)| item).collect();
+    Ok(items.into_iter().collect())
 }
 
 /// A prompt that waits.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 
-use everturn_model::inbox::InboxItem;
+use everturn_model::inbox::{InboxItem, WaitingPrompts};
 use everturn_model::permission::{Action, Rule};
 use everturn_model::request::Request;
 use everturn_model::subject::EventPayload;
@@ -193,15 +193,16 @@ fn todos(connection: &Connection, key: i64, name: &str) -> Result<Vec<Todo>, Err
     data.map_or(Ok(Vec::new()), |data| decode(name, "todo", &data))
 }
 
+/// The prompts that wait in a session, the next one first.
 pub(super) fn inbox(connection: &Connection, key: i64, name: &str) -> Result<Vec<InboxItem>, Error> {
     let mut statement =
         connection.prepare_cached("SELECT data FROM inbox WHERE session = ?1 ORDER BY ord")?;
     let mut found = statement.query([key])?;
-    let mut items = Vec::new();
+    let mut items = WaitingPrompts::default();
     while let Some(row) = found.next()? {
         items.push(unpack(connection, name, "inbox", &text(row, 0)?)?);
     }
-    Ok(items)
+    Ok(items.into_iter().collect())
 }
 
 /// A prompt that waits.

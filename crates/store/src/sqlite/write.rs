@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::reader;
 use super::stored_session::{maybe_text, text};
-use crate::append::{Appended, Authority, Committed};
+use crate::append::{Appended, Committed};
 use crate::payload::Blob;
 use crate::plan::{self, AppendOutcome, AppendPlan, AppendRequest, KnownEvent, NeededRows, SessionState};
 use crate::row::{self, EndedStreams, LogRow, Rows, SessionRow, TextRow};
@@ -123,13 +123,7 @@ fn load(connection: &Connection, asked: &AppendRequest) -> Result<Option<(i64, S
     } else {
         touched(connection, key, session, &needs)?
     };
-    let waiting = match asked.authority {
-        Authority::Admission => connection
-            .prepare_cached("SELECT count(*) FROM inbox WHERE session = ?1")?
-            .query_row([key], |row| row.get(0))?,
-        Authority::Open | Authority::Owned(_) => 0,
-    };
-    Ok(Some((key, SessionState { seq, tree, owner, epoch, changed, waiting })))
+    Ok(Some((key, SessionState { seq, tree, owner, epoch, changed })))
 }
 
 pub(super) fn refuse_purged(connection: &Connection, id: &SessionId) -> Result<(), Error> {

@@ -19,9 +19,9 @@ use crate::{Error, Store, payload};
 ///
 /// Version 2 keeps with a call what it asked and whether it has begun, until it settles. Version 3 keeps that an open turn
 /// was asked to stop, until it closes, and with each prompt that waits how often that was asked before; it came with the
-/// same schema. Both concern sessions with work left, which are few;
-/// rows in the shapes of version 1 are read as they are.
-pub const FOLD_VERSION: i64 = 3;
+/// same schema. Version 4 counts the prompts that wait, and holds them when the session is stopped. All of these concern
+/// sessions with work left, which are few; rows in the shapes of version 1 are read as they are.
+pub const FOLD_VERSION: i64 = 4;
 
 /// The earliest fold whose rows can be read as they are.
 const FIRST_FOLD: i64 = 1;

@@ -247,7 +247,7 @@ impl Author {
     fn idle_event(&mut self) -> Event {
         let leaf = self.tree.session.leaf.clone();
         if let Some(id) = self.tree.inbox.iter().next().map(|item| item.id.clone()) {
-            return Event::PromptPromoted { id, parent: leaf };
+            return Event::PromptPromoted { id, parent: leaf, revision: None };
         }
         let nodes = self.tree.nodes().len();
         let some = self.chance.index(nodes);
@@ -296,11 +296,13 @@ impl Author {
                     user: User { agent: Some("build".into()), ..User::default() },
                     parts: vec![Part::new(self.part_id(), PartKind::text(text))],
                     extra: Extra::default(),
-                    interrupts: 0,
+                    resume: true,
+                    place: None,
+                    revision: 0,
                 };
                 Event::PromptAdmitted { item: Box::new(item) }
             }
-            2 => Event::TitleChanged { entry: self.entry_id(), parent: None, title: text },
+            2 => Event::TitleChanged { entry: self.entry_id(), parent: None, title: text, replaces: None },
             3 => {
                 let status = if self.chance.below(2) == 0 { "pending" } else { "completed" };
                 let (status, priority) = (status.to_owned(), "low".to_owned());

@@ -26,7 +26,7 @@ async fn a_prompt_of_many_parts_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn many_prompts_that_wait_are_stopped_together() {
+async fn many_prompts_that_wait_are_promoted_together() {
     // Each was looked for among all and taken out of their middle: 10,000 took 4 seconds.
     let place = Place::in_memory(Kind::Sqlite);
     let store = place.open("own_a").await;

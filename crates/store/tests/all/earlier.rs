@@ -4,7 +4,6 @@ use everturn_model::fault::FaultKind;
 use everturn_model::inbox::{Delivery, InboxItem};
 use everturn_model::part::PartKind;
 use everturn_model::request::{CallRef, OpenCall, Reply};
-use everturn_model::session::StopRequest;
 use everturn_model::subject::SubjectKind;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::{Body, Entry, Event, Fault, Money, Part, Record, SessionId, Tokens};
@@ -118,7 +117,7 @@ async fn what_is_left_open_on_a_server_is_made_anew_once() {
     let store = place.open("own_test").await;
     let [at_work, asking, closed] = [begin(&store).await, begin(&store).await, begin(&store).await];
     let waiting = begin(&store).await;
-    store.append(&waiting, Authority::Open, stopped_then_prompted()).await.unwrap();
+    store.append(&waiting, Authority::Open, prompted_then_stopped()).await.unwrap();
     let (turn, part) = call(&store, &at_work).await;
     // Nothing is at work here, and still somebody has to be asked.
     store.append(&asking, Authority::Open, vec![asked(&permission("per_alone"))]).await.unwrap();
@@ -133,9 +132,9 @@ async fn what_is_left_open_on_a_server_is_made_anew_once() {
     let written = row.to_string();
     let sql = "UPDATE everturn.part SET data = $1 WHERE id = $2";
     assert_eq!(client.execute(sql, &[&written.as_bytes(), &part.id.as_str()]).await.unwrap(), 1);
-    let forget = "UPDATE everturn.inbox SET data =
-                  convert_to((convert_from(data, 'UTF8')::jsonb - 'interrupts')::text, 'UTF8')";
-    assert_eq!(client.execute(forget, &[]).await.unwrap(), 1);
+    let forget = "UPDATE everturn.session SET data =
+                  convert_to((convert_from(data, 'UTF8')::jsonb - 'waiting' - 'held')::text, 'UTF8')";
+    assert_eq!(client.execute(forget, &[]).await.unwrap(), 4);
     client.batch_execute("UPDATE everturn.meta SET value = '1' WHERE name = 'fold'").await.unwrap();
 
     for _ in 0..2 {
@@ -145,43 +144,42 @@ async fn what_is_left_open_on_a_server_is_made_anew_once() {
         let rebuilt: Vec<Value> = audits.map(|audit| audit.detail).collect();
         assert_eq!(rebuilt.len(), 1, "once");
         assert_eq!(rebuilt[0]["sessions"], 3, "a session without work is left alone");
-        check_not_stopped(&store, &waiting).await;
+        check_held(&store, &waiting).await;
         assert!(store.verify_all(None).await.unwrap().is_sound());
     }
 }
 
-/// Somebody stops the work of a session, and then gives it a prompt.
-fn stopped_then_prompted() -> Vec<NewEvent> {
+/// Somebody gives a session a prompt, and then stops its work.
+fn prompted_then_stopped() -> Vec<NewEvent> {
     let turn = turn(None);
     let (tokens, cost) = (Tokens::default(), Money::ZERO);
-    let stopped = vec![started(&turn), new(Event::InterruptRequested {}), ended(&turn, tokens, cost)];
     let prompt = InboxItem { delivery: Delivery::Steer, ..prompt("go on") };
-    stopped.into_iter().chain([admitted(&prompt)]).collect()
+    let stop = new(Event::InterruptRequested {});
+    vec![started(&turn), admitted(&prompt), stop, ended(&turn, tokens, cost)]
 }
 
-async fn check_not_stopped(store: &Store, id: &SessionId) {
-    let now = store.tail(id, 0).await.unwrap().unwrap();
-    let [item] = now.inbox.as_slice() else { panic!("one prompt waits") };
-    assert_eq!((item.interrupts, item.is_stopped(&now.session)), (1, false));
+async fn check_held(store: &Store, id: &SessionId) {
+    let now = store.session(id).await.unwrap().unwrap();
+    assert_eq!((now.waiting, now.held), (1, true));
 }
 
 #[tokio::test]
-async fn a_prompt_that_waited_for_the_version_before_is_not_taken_for_stopped() {
-    // Rows of before do not say that the interrupt came first. Only sessions with an open turn were made anew, so the
-    // prompt would have joined the conversation unanswered.
+async fn a_prompt_that_was_stopped_in_the_version_before_is_held() {
+    // Rows of before do not say so: it would have been answered at the next start.
     let folder = tempfile::tempdir().unwrap();
     let options = || Options::folder(folder.path(), "own_test");
     let store = Store::open(options()).await.unwrap();
     let id = begin(&store).await;
-    store.append(&id, Authority::Open, stopped_then_prompted()).await.unwrap();
+    store.append(&id, Authority::Open, prompted_then_stopped()).await.unwrap();
     drop(store);
     let connection = Connection::open(folder.path().join("everturn.db")).unwrap();
-    let forget = "UPDATE inbox SET data = json_remove(data, '$.interrupts');
-                  UPDATE meta SET value = 2 WHERE name = 'fold'";
+    let forget = "UPDATE session SET data = json_remove(data, '$.waiting', '$.held');
+                  UPDATE inbox SET data = json_set(data, '$.interrupts', 1);
+                  UPDATE meta SET value = 3 WHERE name = 'fold'";
     connection.execute_batch(forget).unwrap();
     drop(connection);
     let store = Store::open(options()).await.unwrap();
-    check_not_stopped(&store, &id).await;
+    check_held(&store, &id).await;
     assert!(store.verify_all(None).await.unwrap().is_sound());
 }
 
@@ -215,12 +213,12 @@ async fn an_interrupt_of_an_open_turn_is_found_in_the_log_once() {
     store.append(&id, Authority::Open, events).await.unwrap();
     drop(store);
     let connection = Connection::open(folder.path().join("everturn.db")).unwrap();
-    let forget = "UPDATE session SET data = json_remove(data, '$.stop'); UPDATE meta SET value = 2 WHERE name = 'fold'";
+    let forget = "UPDATE session SET data = json_set(json_remove(data, '$.stopping'), '$.stop', json('{\"prompted\":false}'));
+                  UPDATE meta SET value = 3 WHERE name = 'fold'";
     connection.execute_batch(forget).unwrap();
     drop(connection);
     let store = Store::open(options()).await.unwrap();
-    let stop = store.session(&id).await.unwrap().unwrap().stop;
-    assert_eq!(stop, Some(StopRequest { prompted: false }), "the log had it");
+    assert!(store.session(&id).await.unwrap().unwrap().stopping, "the log had it");
     assert!(store.verify_all(None).await.unwrap().is_sound());
 }
 

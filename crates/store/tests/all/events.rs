@@ -78,7 +78,7 @@ pub(crate) fn created(id: &SessionId) -> NewEvent {
 }
 
 pub(crate) fn titled(title: &str) -> NewEvent {
-    new(Event::TitleChanged { entry: entry_id(), parent: None, title: title.to_owned() })
+    new(Event::TitleChanged { entry: entry_id(), parent: None, title: title.to_owned(), replaces: None })
 }
 
 pub(crate) fn text(text: &str) -> Part {
@@ -100,7 +100,9 @@ pub(crate) fn prompt(words: &str) -> InboxItem {
         user: User::default(),
         parts: vec![text(words)],
         extra: Extra::default(),
-        interrupts: 0,
+        resume: true,
+        place: None,
+        revision: 0,
     }
 }
 
@@ -109,7 +111,7 @@ pub(crate) fn admitted(item: &InboxItem) -> NewEvent {
 }
 
 pub(crate) fn promoted(item: &InboxItem, parent: Option<&EntryId>) -> NewEvent {
-    new(Event::PromptPromoted { id: item.id.clone(), parent: parent.cloned() })
+    new(Event::PromptPromoted { id: item.id.clone(), parent: parent.cloned(), revision: Some(0) })
 }
 
 /// An entry with a text of its own.

@@ -28,7 +28,7 @@ pub(crate) fn created(id: &str) -> Event {
 
 pub(crate) fn titled(number: u64, title: &str) -> NewEvent {
     let entry = EntryId::mint(Stamp::at(crate::events::NOW, number), [2; RANDOM]);
-    event(number, Event::TitleChanged { entry, parent: None, title: title.into() })
+    event(number, Event::TitleChanged { entry, parent: None, title: title.into(), replaces: None })
 }
 
 /// A database, and a folder where the processes that share it tell each other that they live.

@@ -33,7 +33,7 @@ async fn filled(folder: &Path) -> SessionId {
     for number in 0..100 {
         let (entry, parent) = (EntryId::new(format!("msg_title{number}")), None);
         let title = format!("title {number} {}", "and so on ".repeat(400));
-        let titled = author.record(Event::TitleChanged { entry, parent, title });
+        let titled = author.record(Event::TitleChanged { entry, parent, title, replaces: None });
         store.append(&id, Authority::Open, vec![titled]).await.unwrap();
     }
     id

@@ -98,7 +98,9 @@ impl Story {
                     user: User { agent: Some(format!("agent{}", a % 3)), ..User::default() },
                     parts: vec![Part::new(part_id(), PartKind::text(text))],
                     extra: Extra::default(),
-                    interrupts: 0,
+                    resume: true,
+                    place: None,
+                    revision: 0,
                 };
                 Event::PromptAdmitted { item: Box::new(item) }
             }
@@ -109,7 +111,7 @@ impl Story {
                 if self.tree.node(&id).is_some() {
                     return None;
                 }
-                Event::PromptPromoted { id, parent: leaf }
+                Event::PromptPromoted { id, parent: leaf, revision: None }
             }
             4 => Event::PromptCancelled { id: self.tree.inbox.iter().next()?.id.clone() },
             5 => Event::PromptRerouted {
@@ -254,7 +256,7 @@ impl Story {
             }
             22 => match a % 4 {
                 0 => Event::SessionChanged { changes: vec![SessionChange::Archived { time: Some(time) }] },
-                1 => Event::TitleChanged { entry: entry_id(), parent: leaf, title: text },
+                1 => Event::TitleChanged { entry: entry_id(), parent: leaf, title: text, replaces: None },
                 2 => {
                     let body = Body::Label { target: self.pick(b), label: Some(text) };
                     Event::Labeled { entry: Box::new(Entry::new(entry_id(), leaf, time, body)) }

@@ -43,7 +43,7 @@ impl Rich {
 
     pub(crate) fn title(&self, number: u64, title: &str) -> NewEvent {
         let entry = self.entry(number);
-        self.event(number, Event::TitleChanged { entry, parent: None, title: title.into() })
+        self.event(number, Event::TitleChanged { entry, parent: None, title: title.into(), replaces: None })
     }
 
     fn prompt(&self, number: u64, text: &str) -> InboxItem {
@@ -55,7 +55,9 @@ impl Rich {
             user: User::default(),
             parts: vec![Part::new(self.part(number), PartKind::text(text.to_owned()))],
             extra: Extra::default(),
-            interrupts: 0,
+            resume: true,
+            place: None,
+            revision: 0,
         }
     }
 
@@ -90,9 +92,14 @@ impl Rich {
             Request { id: RequestId::mint(self.stamp(40), [4; RANDOM]), time: TIME, ask, call: None };
         let events = vec![
             Event::SessionCreated { session: Box::new(session) },
-            Event::TitleChanged { entry: self.entry(5), parent: None, title: format!("about {word}") },
+            Event::TitleChanged {
+                entry: self.entry(5),
+                parent: None,
+                title: format!("about {word}"),
+                replaces: None,
+            },
             Event::PromptAdmitted { item: Box::new(self.prompt(10, &format!("please fix {word}"))) },
-            Event::PromptPromoted { id: self.entry(10), parent: None },
+            Event::PromptPromoted { id: self.entry(10), parent: None, revision: Some(0) },
             Event::StepStarted { entry: Box::new(assistant) },
             Event::PartStarted {
                 entry: entry.clone(),

@@ -119,10 +119,9 @@ pub(super) fn plan(said: &[RequestMessage], greeting: &str) -> Result<AnswerPlan
     };
     if asks_for_title(said) {
         let words = prompt.split_whitespace().collect::<Vec<_>>().join(" ");
-        return Ok(plain(AnswerStep::Text(format!(
-            "Fake title: {}",
-            words.chars().take(40).collect::<String>()
-        ))));
+        let title = format!("Fake title: {}", words.chars().take(40).collect::<String>());
+        let error = limited(&prompt, "NOTITLE:").map(|status| failure(&prompt, status));
+        return Ok(AnswerPlan { error, ..plain(AnswerStep::Text(title)) });
     }
     let (above, tool) = locate(&prompt, done);
     let step = match tool {

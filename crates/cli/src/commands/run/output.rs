@@ -8,6 +8,8 @@ use everturn_model::part::PartKind;
 use everturn_model::tool::Outcome;
 use everturn_model::{Body, EntryId, Event, PartId, Record, SessionId, Tree};
 
+use serde_json::Value;
+
 use crate::plain::flatten;
 
 /// What was shown so far, and what became of the session.
@@ -33,8 +35,8 @@ pub(super) struct RunOutput<P> {
     missed: bool,
     idle: bool,
     deleted: bool,
-    /// Whether something that the last turn asked for was refused.
-    refused: bool,
+    /// The answer in which something that it asked for was refused, unless a later one came after it.
+    refused: Option<EntryId>,
     /// Why the last turn failed.
     failure: Option<Fault>,
 }
@@ -56,9 +58,14 @@ impl<P: FnMut(&str)> RunOutput<P> {
             missed: false,
             idle: false,
             deleted: false,
-            refused: false,
+            refused: None,
             failure: None,
         }
+    }
+
+    /// Nothing yet of the answer to a prompt that was accepted earlier and waits.
+    pub(super) fn of_waiting(show: P, session: SessionId, prompt: EntryId) -> Self {
+        Self { admitted: true, ..Self::new(show, session, prompt) }
     }
 
     /// The session.
@@ -103,12 +110,12 @@ impl<P: FnMut(&str)> RunOutput<P> {
 
     /// Whether the work stopped at what was refused: no turn came after it.
     pub(super) fn is_refused(&self) -> bool {
-        self.refused
+        self.refused.is_some()
     }
 
-    /// Something that was asked for is refused.
-    pub(super) fn refuse(&mut self) {
-        self.refused = true;
+    /// Something that an answer asked for is refused. That the answer has begun may be told later.
+    pub(super) fn refuse(&mut self, answer: &EntryId) {
+        self.refused = Some(answer.clone());
     }
 
     /// Something was not told.
@@ -156,9 +163,9 @@ impl<P: FnMut(&str)> RunOutput<P> {
             Event::PromptAdmitted { item } if item.id == self.prompt => self.admitted = true,
             Event::PromptPromoted { id, .. } if *id == self.prompt => self.begun = true,
             // What failed before is not what was asked for here.
-            Event::StepStarted { .. } => {
+            Event::StepStarted { entry } => {
                 self.failure = None;
-                self.refused = false;
+                self.refused.take_if(|refused| *refused != entry.id);
             }
             Event::StepFailed { error, resumes: false, .. } => self.fail(error),
             Event::PartEnded { entry, part, text, .. } if is_text(tree, entry, part) => self.end(part, text),
@@ -170,6 +177,11 @@ impl<P: FnMut(&str)> RunOutput<P> {
                     };
                     let line = format!("{sign} {} {said}", result.tool);
                     self.print(&format!("{}\n", flatten(&line)));
+                    let notes =
+                        result.metadata.as_ref().and_then(|metadata| metadata.get("notes")?.as_array());
+                    for note in notes.into_iter().flatten().filter_map(Value::as_str) {
+                        self.print(&format!("  ! {}\n", flatten(note)));
+                    }
                 }
             }
             Event::SessionTrashed {} => self.deleted = true,

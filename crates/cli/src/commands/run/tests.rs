@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use everturn_engine::bus::Live;
 use everturn_engine::{Config, Configurations, Options};
-use everturn_model::EntryId;
 use everturn_testkit::{ModelServer, Repo, opencode_config, within};
 
 use super::*;
@@ -59,6 +58,7 @@ fn command(prompt: &str) -> RunCommand {
         agent: None,
         session: None,
         newest: false,
+        resume: false,
         yes: false,
         trust: false,
     }

@@ -7,6 +7,7 @@ use everturn_model::SessionId;
 use everturn_model::tree::Node;
 use serde_json::Value;
 
+use crate::plain::flatten;
 use crate::table;
 
 /// Prints a session.
@@ -23,6 +24,10 @@ pub(super) async fn show(engine: &Engine, id: &SessionId, json: bool) -> Result<
     table::line(format!("{}  {}", table::moment(session.time.updated), session.directory));
     if session.tokens.sum() > 0 {
         table::line(format!("{} tokens, {}", session.tokens.sum(), session.cost));
+    }
+    if session.held {
+        let waiting = table::counted(session.waiting, "prompt waits", "prompts wait");
+        table::line(format!("{waiting}, held; `everturn session resume {}` goes on", session.id));
     }
     if let Some(revert) = &session.revert {
         table::line(format!("a revert to before {} is staged", revert.message));
@@ -65,7 +70,10 @@ fn describe(part: &Value) -> Option<String> {
                 "error" => text("/state/error").lines().next().unwrap_or_default(),
                 _ => text("/state/title"),
             };
-            format!("[{}: {}] {said}", text("/tool"), text("/state/status"))
+            let notes = part.pointer("/state/metadata/notes").and_then(Value::as_array).into_iter().flatten();
+            let notes: String =
+                notes.filter_map(Value::as_str).map(|note| format!("\n  ! {}", flatten(note))).collect();
+            format!("[{}: {}] {said}{notes}", text("/tool"), text("/state/status"))
         }
         "file" => format!("[file] {}", text("/filename")),
         "patch" => {

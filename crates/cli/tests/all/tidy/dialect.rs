@@ -39,8 +39,8 @@ const OURS: [(&str, &str); 9] = [
 const OURS_IN: [(&str, &[&str], &str); 5] = [
     (
         "crates/engine/src/config/known_keys.rs",
-        &["logLevel", "maxSteps"],
-        "keys of OpenCode's configuration files, which are no mistake although they mean nothing here",
+        &["logLevel", "maxSteps", "stop"],
+        "keys of OpenCode's configuration files, which are no mistake although they mean nothing here, and words that switch off",
     ),
     (
         "crates/model/src/finish.rs",

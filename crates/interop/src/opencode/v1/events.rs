@@ -135,10 +135,12 @@ impl<'a> EventBuilder<'a> {
             }
             Event::ToolSettled { .. }
             | Event::PromptRerouted { .. }
+            | Event::InboxReordered { .. }
             | Event::PromptPromoted { .. }
             | Event::Labeled { .. }
             | Event::UsageRecorded { .. }
             | Event::ToolBegun { .. }
+            | Event::SessionResumed {}
             | Event::InterruptRequested {} => {}
         }
     }

@@ -212,6 +212,7 @@ impl<'a> V2EventWriter<'a> {
             | Event::SessionRestored {}
             | Event::PromptEdited { .. }
             | Event::PromptRerouted { .. }
+            | Event::InboxReordered { .. }
             | Event::PromptCancelled { .. }
             | Event::Labeled { .. }
             | Event::TurnSummarized { .. }
@@ -223,6 +224,7 @@ impl<'a> V2EventWriter<'a> {
             | Event::RequestAsked { .. }
             | Event::RequestAnswered { .. }
             | Event::UsageRecorded { .. }
+            | Event::SessionResumed {}
             | Event::InterruptRequested {} => return Ok(None),
         }))
     }

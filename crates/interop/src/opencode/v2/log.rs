@@ -257,8 +257,9 @@ impl V2LogReader {
         };
         let (parts, extra) = self.prompt(data, time)?;
         self.waiting.insert(id.as_str().to_owned());
-        let (reply, user, interrupts) = (true, User::default(), 0);
-        let item = InboxItem { id, time, delivery, reply, user, parts, extra, interrupts };
+        let (reply, user, resume) = (true, User::default(), true);
+        let item =
+            InboxItem { id, time, delivery, reply, user, parts, extra, resume, place: None, revision: 0 };
         Some(Event::PromptAdmitted { item: Box::new(item) })
     }
 
@@ -270,7 +271,7 @@ impl V2LogReader {
         self.user = Some(id.clone());
         if self.waiting.remove(id.as_str()) {
             let parent = self.leaf.replace(id.clone());
-            return Some(Event::PromptPromoted { id, parent });
+            return Some(Event::PromptPromoted { id, parent, revision: None });
         }
         let (parts, mut extra) = self.prompt(data, time)?;
         if let Some(delivery) = data.get("delivery").filter(|delivery| *delivery != "steer") {

@@ -220,7 +220,7 @@ impl Replay {
         } else if info["title"] != session.title.as_str() {
             let title = info["title"].as_str().unwrap().to_owned();
             let (entry, parent) = (self.mint.entry(time), self.leaf());
-            self.commit(time, Event::TitleChanged { entry, parent, title }, vec![told]);
+            self.commit(time, Event::TitleChanged { entry, parent, title, replaces: None }, vec![told]);
         } else {
             let time = info["time"]["archived"].as_i64();
             let changes = vec![SessionChange::Archived { time }];
@@ -248,7 +248,9 @@ impl Replay {
             user: user(&info),
             parts,
             extra: everturn_model::Extra::default(),
-            interrupts: 0,
+            resume: true,
+            place: None,
+            revision: 0,
         };
         self.commit(time, Event::PromptAdmitted { item: Box::new(item) }, expected);
     }
@@ -277,7 +279,7 @@ impl Replay {
             let waiting: Vec<_> = self.tree().inbox.iter().map(|item| item.id.clone()).collect();
             for id in waiting {
                 let parent = self.leaf();
-                self.commit(created, Event::PromptPromoted { id, parent }, Vec::new());
+                self.commit(created, Event::PromptPromoted { id, parent, revision: None }, Vec::new());
             }
             let body = Body::Assistant(assistant(&info));
             let entry = Entry::new(EntryId::new(id), self.leaf(), created, body);

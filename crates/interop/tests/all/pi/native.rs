@@ -169,7 +169,12 @@ fn labels_and_names_made_here_follow_the_leaf() {
         &mut tree,
         vec![
             Event::Labeled { entry: entry("msg_1", leaf.as_ref(), label) },
-            Event::TitleChanged { entry: "msg_2".into(), parent: leaf.clone(), title: "Named".to_owned() },
+            Event::TitleChanged {
+                entry: "msg_2".into(),
+                parent: leaf.clone(),
+                title: "Named".to_owned(),
+                replaces: None,
+            },
             added("msg_3", leaf.as_ref(), Body::ThinkingSwitch { level: Some("low".to_owned()) }, Vec::new()),
         ],
     );

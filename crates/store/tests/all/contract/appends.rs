@@ -238,7 +238,7 @@ async fn no_more_prompts_wait_than_may(place: &Place) {
     store.append(&id, Authority::Admission, vec![last.clone()]).await.unwrap();
     let refused = store.append(&id, Authority::Admission, vec![more.clone()]).await;
     assert!(matches!(&refused, Err(Error::InboxFull(found)) if *found == id), "{refused:?}");
-    assert_eq!(tree(&store, &id).await.inbox.len(), WAITING_LIMIT);
+    assert_eq!(tree(&store, &id).await.inbox.len() as u64, WAITING_LIMIT);
     // What is there already is answered again, and what one leaves another takes.
     assert!(!store.append(&id, Authority::Admission, vec![last]).await.unwrap().fresh);
     append(&store, &id, vec![new(Event::PromptCancelled { id: items[0].id.clone() })]).await;
@@ -453,8 +453,12 @@ async fn the_observer_hears_neither_of_refusals_nor_of_repeats(place: &Place) {
     append(&one, &id, vec![event]).await;
     let refused = one.append(&id, Authority::Open, vec![titled("no"), unfit()]).await;
     assert!(matches!(refused, Err(Error::Unfit { .. })), "{refused:?}");
-    append(&one, &id, vec![new(Event::TitleChanged { entry: entry_id(), parent: None, title: "c".into() })])
-        .await;
+    append(
+        &one,
+        &id,
+        vec![new(Event::TitleChanged { entry: entry_id(), parent: None, title: "c".into(), replaces: None })],
+    )
+    .await;
     let seqs: Vec<u64> = listener.events().iter().map(|committed| committed.record.seq).collect();
     assert_eq!(seqs, [0, 1, 2]);
 }

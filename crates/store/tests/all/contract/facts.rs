@@ -3,11 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use everturn_model::inbox::{Delivery, InboxItem};
 use everturn_model::permission::{Action, Rule};
-use everturn_model::session::StopRequest;
 use everturn_model::{Event, Money, SessionId, Tokens};
-use everturn_store::{Error, NewEvent, Store};
+use everturn_store::{Authority, Error, NewEvent, Store};
 use everturn_testkit::deadline::within;
 
 use crate::events::{NOW, admitted, append, begin, ended, new, promoted, prompt, started, titled, turn};
@@ -18,7 +16,8 @@ contract![
     approvals_are_remembered_once_for_each_folder_of_a_project,
     a_session_is_unfinished_while_a_turn_is_open_or_a_prompt_waits,
     an_open_turn_that_was_asked_to_stop_says_so_until_it_closes,
-    prompts_that_waited_when_a_session_was_stopped_are_known,
+    prompts_that_waited_when_a_session_was_stopped_are_held,
+    a_session_without_work_is_not_stopped,
     unfinished_sessions_of_dead_owners_are_orphans,
     unfinished_sessions_of_silent_owners_are_orphans,
     a_store_names_its_place_without_secrets,
@@ -107,46 +106,63 @@ async fn an_open_turn_that_was_asked_to_stop_says_so_until_it_closes(place: &Pla
     // Whoever took such a session over once read its whole log for this.
     let store = place.open("own_a").await;
     let id = begin(&store).await;
-    let check = async |event: NewEvent, expected: Option<StopRequest>| {
+    let check = async |event: NewEvent, expected: bool| {
         let name = event.event.name();
         append(&store, &id, vec![event]).await;
-        assert_eq!(store.session(&id).await.unwrap().unwrap().stop, expected, "after {name}");
+        assert_eq!(store.session(&id).await.unwrap().unwrap().stopping, expected, "after {name}");
     };
     let interrupt = || new(Event::InterruptRequested {});
-    let (asked, prompted) = (Some(StopRequest { prompted: false }), Some(StopRequest { prompted: true }));
     let (first, second) = (turn(None), prompt("go on"));
-    check(interrupt(), None).await;
-    check(started(&first), None).await;
-    check(interrupt(), asked).await;
-    check(titled("b"), asked).await;
-    check(admitted(&second), prompted).await;
-    check(interrupt(), asked).await;
-    check(admitted(&prompt("and then")), prompted).await;
-    check(ended(&first, Tokens::default(), Money::ZERO), None).await;
-    check(promoted(&second, Some(&first.id)), None).await;
+    check(interrupt(), false).await;
+    check(started(&first), false).await;
+    check(interrupt(), true).await;
+    check(titled("b"), true).await;
+    check(admitted(&second), true).await;
+    check(ended(&first, Tokens::default(), Money::ZERO), false).await;
+    check(promoted(&second, Some(&first.id)), false).await;
     assert!(store.verify_all(None).await.unwrap().is_sound());
 }
 
-async fn prompts_that_waited_when_a_session_was_stopped_are_known(place: &Place) {
+async fn prompts_that_waited_when_a_session_was_stopped_are_held(place: &Place) {
     let store = place.open("own_a").await;
     let id = begin(&store).await;
-    let steer = |text| InboxItem { delivery: Delivery::Steer, ..prompt(text) };
-    let (first, queued, second) = (steer("one"), prompt("later"), steer("two"));
-    let interrupt = || new(Event::InterruptRequested {});
-    append(&store, &id, vec![admitted(&first), admitted(&queued), interrupt(), admitted(&second)]).await;
-    let now = store.tail(&id, 0).await.unwrap().unwrap();
-    let stopped: Vec<_> = now.inbox.iter().filter(|item| item.is_stopped(&now.session)).collect();
-    assert_eq!(stopped.iter().map(|item| &item.id).collect::<Vec<_>>(), [&first.id], "what is queued stays");
-    let later: Vec<_> = now.inbox.iter().filter(|item| item.is_after_stop(&now.session)).collect();
-    assert_eq!(later.iter().map(|item| &item.id).collect::<Vec<_>>(), [&second.id]);
-    let stop = async |event: NewEvent| {
+    let check = async |event: NewEvent, expected: (bool, u64)| {
+        let name = event.event.name();
         append(&store, &id, vec![event]).await;
-        store.session(&id).await.unwrap().unwrap().stop
+        let now = store.session(&id).await.unwrap().unwrap();
+        assert_eq!((now.held, now.waiting), expected, "after {name}");
     };
-    // A turn of what was stopped is to be stopped, unless something joins it that came later.
-    assert_eq!(stop(promoted(&first, None)).await, Some(StopRequest { prompted: false }));
-    assert_eq!(stop(promoted(&second, Some(&first.id))).await, None);
+    let (first, second) = (prompt("one"), prompt("two"));
+    check(admitted(&first), (false, 1)).await;
+    check(new(Event::InterruptRequested {}), (true, 1)).await;
+    check(titled("b"), (true, 1)).await;
+    check(admitted(&second), (false, 2)).await;
+    check(new(Event::InterruptRequested {}), (true, 2)).await;
+    check(new(Event::SessionResumed {}), (false, 2)).await;
+    check(promoted(&first, None), (false, 1)).await;
+    check(new(Event::InterruptRequested {}), (true, 1)).await;
+    check(new(Event::PromptCancelled { id: second.id }), (false, 0)).await;
     assert!(store.verify_all(None).await.unwrap().is_sound());
+}
+
+async fn a_session_without_work_is_not_stopped(place: &Place) {
+    // Whoever stopped it looked first, and stopped what came between the look and the stop.
+    let store = place.open("own_a").await;
+    let id = begin(&store).await;
+    let stop =
+        async || store.append(&id, Authority::Interrupt, vec![new(Event::InterruptRequested {})]).await;
+    assert!(matches!(stop().await, Err(Error::Idle(found)) if found == id));
+    append(&store, &id, vec![admitted(&prompt("one"))]).await;
+    let stopped = stop().await.unwrap().session;
+    assert_eq!((stopped.interrupts, stopped.held, stopped.stopping), (1, true, false));
+    let id = begin(&store).await;
+    append(&store, &id, vec![started(&turn(None))]).await;
+    let stop = store.append(&id, Authority::Interrupt, vec![new(Event::InterruptRequested {})]).await;
+    let stopped = stop.unwrap().session;
+    assert_eq!((stopped.interrupts, stopped.held, stopped.stopping), (1, false, true));
+    let nobody = SessionId::new("ses_nobody");
+    let stop = store.append(&nobody, Authority::Interrupt, vec![new(Event::InterruptRequested {})]).await;
+    assert!(matches!(stop, Err(Error::NoSession(found)) if found == nobody));
 }
 
 async fn unfinished_sessions_of_dead_owners_are_orphans(place: &Place) {

@@ -68,6 +68,7 @@ async fn waiting_prompts_stand_in_the_order_of_their_admission(place: &Place) {
         ],
     )
     .await;
+    (items[1].revision, items[4].revision) = (1, 1);
     assert_eq!(inbox().await, items, "a change does not move it");
     let gone = items.remove(3);
     append(&store, &id, vec![promoted(&gone, None)]).await;
@@ -77,6 +78,17 @@ async fn waiting_prompts_stand_in_the_order_of_their_admission(place: &Place) {
     append(&store, &id, vec![admitted(&gone)]).await;
     items.push(gone);
     assert_eq!(inbox().await, items, "what was taken back may come again, at the end");
+    items.reverse();
+    let ids = items.iter().map(|item| item.id.clone()).collect();
+    append(&store, &id, vec![new(Event::InboxReordered { ids })]).await;
+    (0..).zip(&mut items).for_each(|(place, item)| item.place = Some(place));
+    items.push(prompt("late"));
+    append(&store, &id, vec![admitted(&items[5])]).await;
+    assert_eq!(
+        inbox().await,
+        items,
+        "in the order that somebody gave them, and what comes later behind them"
+    );
     assert_eq!(fold::replay(&log(&store, &id).await).unwrap(), store.tree(&id).await.unwrap());
 }
 

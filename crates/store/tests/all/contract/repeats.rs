@@ -147,8 +147,10 @@ async fn a_prompt_gets_its_answer_again_while_a_revert_is_staged(place: &Place) 
 async fn concurrent_repeats_are_there_once(place: &Place) {
     let (one, two) = (place.open("own_a").await, place.open("own_b").await);
     let id = begin(&one).await;
-    let batch =
-        vec![titled("b"), new(Event::TitleChanged { entry: entry_id(), parent: None, title: "c".into() })];
+    let batch = vec![
+        titled("b"),
+        new(Event::TitleChanged { entry: entry_id(), parent: None, title: "c".into(), replaces: None }),
+    ];
     let mut asking = tokio::task::JoinSet::new();
     for number in 0..16 {
         let store = if number % 2 == 0 { one.clone() } else { two.clone() };

@@ -82,7 +82,7 @@ pub(super) fn odd(story: &Story, others: &[Known], odd: u8, a: u16, b: u16) -> O
     let part_of = |entry: &EntryId| tree.node(entry).and_then(|node| node.parts.first()).cloned();
     Some(match odd % 20 {
         0 => Event::PromptCancelled { id: entry_id() },
-        1 => Event::PromptPromoted { id: any.unwrap_or_else(entry_id), parent: leaf },
+        1 => Event::PromptPromoted { id: any.unwrap_or_else(entry_id), parent: leaf, revision: None },
         2 => Event::PartEnded {
             entry: any?,
             part: part_of(&story.pick(b)?)?.id,

@@ -68,7 +68,12 @@ async fn what_the_server_refuses_fails_alone() {
         group.spawn(async move {
             // The server takes no NUL in an id.
             let entry = if number == 7 { "msg_\0".to_owned() } else { format!("msg_{number}") };
-            let new = Event::TitleChanged { entry: EntryId::new(entry), parent: None, title: "t".into() };
+            let new = Event::TitleChanged {
+                entry: EntryId::new(entry),
+                parent: None,
+                title: "t".into(),
+                replaces: None,
+            };
             (number, store.append(&id, Authority::Open, vec![event(number + 10, new)]).await)
         });
     }

@@ -142,7 +142,9 @@ async fn orphans_are_unfinished_sessions_of_the_dead() {
         user: everturn_model::entry::User::default(),
         parts: Vec::new(),
         extra: everturn_model::Extra::default(),
-        interrupts: 0,
+        resume: true,
+        place: None,
+        revision: 0,
     };
     let admitted = everturn_model::Event::PromptAdmitted { item: Box::new(prompt) };
     first.append(&id, Authority::Admission, vec![event(2, admitted)]).await.unwrap();

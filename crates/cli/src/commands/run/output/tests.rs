@@ -5,8 +5,11 @@ use std::rc::Rc;
 
 use everturn_model::entry::{Assistant, Entry};
 use everturn_model::inbox::{Delivery, InboxItem};
+use everturn_model::tool::ToolResult;
 use everturn_model::tree::Node;
 use everturn_model::{EventId, Extra, Part, Session};
+
+use serde_json::json;
 
 use super::*;
 
@@ -58,7 +61,9 @@ impl Stage {
             user: everturn_model::entry::User::default(),
             parts: Vec::new(),
             extra: Extra::default(),
-            interrupts: 0,
+            resume: true,
+            place: None,
+            revision: 0,
         };
         self.record(seq, Event::PromptAdmitted { item: Box::new(item) })
     }
@@ -137,10 +142,42 @@ fn only_the_own_prompt_begins_the_work() {
     // By another one's the run would stop what others do, and answer what they are asked.
     let mut stage = Stage::new();
     let promoted = |stage: &Stage, seq, prompt: &str| {
-        stage.record(seq, Event::PromptPromoted { id: EntryId::new(prompt), parent: None })
+        stage.record(seq, Event::PromptPromoted { id: EntryId::new(prompt), parent: None, revision: None })
     };
     stage.shown.take(&promoted(&stage, 3, "msg_0"), &stage.tree);
     assert!(!stage.shown.is_begun());
     stage.shown.take(&promoted(&stage, 4, "msg_1"), &stage.tree);
     assert!(stage.shown.is_begun());
+}
+
+#[test]
+fn what_became_of_a_command_is_shown_below_it() {
+    // A line with a check mark was all, although what the command had made had another name.
+    let mut stage = Stage::new();
+    let mut result = ToolResult::new("call_1", "bash", Outcome::Completed, "");
+    result.title = Some("sh tool.sh".to_owned());
+    let notes = json!({"notes": [".vscode was renamed to .vscode.untrusted", "a\nb"]});
+    result.metadata = notes.as_object().cloned();
+    let body = Body::ToolResult { result: Box::new(result) };
+    let entry = Box::new(Entry::new(EntryId::new("msg_3"), None, 0, body));
+    let settled = Event::ToolSettled { entry, assistant: None, part: None };
+    stage.shown.take(&stage.record(8, settled), &stage.tree);
+    assert_eq!(stage.printed(), "✓ bash sh tool.sh\n  ! .vscode was renamed to .vscode.untrusted\n  ! a b\n");
+}
+
+#[test]
+fn a_refusal_counts_although_the_beginning_of_its_answer_is_told_later() {
+    // A request that waited was answered from the store before the bus had told of its turn, which then took the refusal for
+    // one of an earlier turn: the run ended as if nothing had been refused.
+    let mut stage = Stage::new();
+    let started = |stage: &Stage, seq, id: &str| {
+        let body = Body::Assistant(Assistant::default());
+        let entry = Box::new(Entry::new(EntryId::new(id), None, 0, body));
+        stage.record(seq, Event::StepStarted { entry })
+    };
+    stage.shown.refuse(&EntryId::new("msg_2"));
+    stage.shown.take(&started(&stage, 7, "msg_2"), &stage.tree);
+    assert!(stage.shown.is_refused());
+    stage.shown.take(&started(&stage, 8, "msg_3"), &stage.tree);
+    assert!(!stage.shown.is_refused(), "the work went on");
 }

@@ -1,0 +1,125 @@
+//! `everturn session inbox`: the prompts that wait in a session, and what a person does to them.
+
+use anyhow::Result;
+use clap::Args;
+use everturn_engine::inbox::{PromptInbox, WaitingOutcome};
+use everturn_engine::{Engine, Prompt};
+use everturn_model::inbox::{Delivery, InboxItem};
+use everturn_model::part::PartKind;
+use everturn_model::{EntryId, Session};
+use serde_json::json;
+
+use super::lookup;
+use crate::table;
+
+/// How much is shown of a prompt, in characters.
+const LONGEST: usize = 60;
+
+/// The prompts that wait in a session, and changes to them
+#[derive(Debug, Args)]
+#[command(after_help = "A prompt that is part of the conversation already is left alone, and that is said.")]
+pub(crate) struct InboxCommand {
+    /// The session
+    id: String,
+    /// Take this prompt back
+    #[arg(long, value_name = "MESSAGE", group = "change")]
+    cancel: Option<String>,
+    /// Give this prompt another text
+    #[arg(long, value_names = ["MESSAGE", "TEXT"], num_args = 2, group = "change")]
+    edit: Option<Vec<String>>,
+    /// Let these prompts go on first, in this order
+    #[arg(long, value_name = "MESSAGE", num_args = 1.., group = "change")]
+    first: Option<Vec<String>>,
+    /// Let this prompt join the answer that is being worked on, or the next one
+    #[arg(long, value_name = "MESSAGE", group = "change")]
+    steer: Option<String>,
+    /// Let this prompt wait until the session has nothing else to do
+    #[arg(long, value_name = "MESSAGE", group = "change")]
+    queue: Option<String>,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl InboxCommand {
+    /// Carries out what was asked for, and shows what waits then.
+    pub(super) async fn perform(self, engine: &Engine) -> Result<()> {
+        let session = lookup::listed(engine, &self.id).await?;
+        let outcome = self.change(engine.inbox(), &session).await?;
+        let session = engine.sessions().get(&session.id).await?;
+        let waiting = engine.inbox().waiting(&session.id).await?;
+        if self.json {
+            let promoted = matches!(outcome, Some(WaitingOutcome::Promoted));
+            let prompts: Vec<_> = waiting.iter().map(entry).collect();
+            table::json(&json!({ "held": session.held, "promoted": promoted, "prompts": prompts }));
+            return Ok(());
+        }
+        if matches!(outcome, Some(WaitingOutcome::Promoted)) {
+            table::note("that prompt is part of the conversation already; nothing was changed");
+        }
+        if waiting.is_empty() {
+            table::note("no prompt waits in this session");
+            return Ok(());
+        }
+        let row = |item: &InboxItem| {
+            vec![item.id.to_string(), word(item.delivery).to_owned(), table::moment(item.time), short(item)]
+        };
+        table::rows(&["message", "delivery", "since", "text"], waiting.iter().map(row));
+        if session.held {
+            table::note(format!("they are held; `everturn session resume {}` goes on with them", session.id));
+        }
+        Ok(())
+    }
+
+    async fn change(&self, inbox: &PromptInbox, session: &Session) -> Result<Option<WaitingOutcome>> {
+        let id = &session.id;
+        let message = |text: &String| EntryId::new(text.as_str());
+        if let Some(wanted) = &self.cancel {
+            return Ok(Some(inbox.cancel(id, &message(wanted)).await?));
+        }
+        if let Some([wanted, text]) = self.edit.as_deref() {
+            return Ok(Some(inbox.edit(id, &message(wanted), Prompt::text(text)).await?));
+        }
+        if let Some(first) = &self.first {
+            inbox.reorder(id, &first.iter().map(message).collect::<Vec<_>>()).await?;
+        }
+        let delivery = [(&self.steer, Delivery::Steer), (&self.queue, Delivery::Queue)];
+        for (wanted, delivery) in delivery {
+            if let Some(wanted) = wanted {
+                return Ok(Some(inbox.reroute(id, &message(wanted), delivery).await?));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn word(delivery: Delivery) -> &'static str {
+    match delivery {
+        Delivery::Steer => "steer",
+        Delivery::Queue => "queue",
+    }
+}
+
+fn text(item: &InboxItem) -> String {
+    let texts = item.parts.iter().filter_map(|part| match &part.kind {
+        PartKind::Text { text, synthetic, .. } if *synthetic != Some(true) => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join(" ")
+}
+
+fn short(item: &InboxItem) -> String {
+    let text = text(item);
+    let mut line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() > LONGEST {
+        line = line.chars().take(LONGEST - 1).chain(['…']).collect();
+    }
+    line
+}
+
+fn entry(item: &InboxItem) -> serde_json::Value {
+    json!({
+        "messageID": item.id, "delivery": word(item.delivery), "resume": item.resume, "time": item.time,
+        "text": text(item),
+    })
+}

@@ -1,0 +1,156 @@
+//! Stopping a session: the turn that is open ends, what waits is held, and nothing that was accepted is lost.
+
+use everturn_engine::Prompt;
+use everturn_model::inbox::Delivery;
+use everturn_model::{EntryId, SessionId};
+
+use crate::bench::Bench;
+
+/// A session in the middle of an answer, with prompts behind it that wait.
+async fn at_work(waiting: &[(&str, Delivery)]) -> (Bench, SessionId, Vec<EntryId>) {
+    let mut bench = Bench::new().await;
+    let id = bench.session.id.clone();
+    begin(&mut bench, "x").await;
+    let mut ids = Vec::new();
+    for (text, delivery) in waiting {
+        let prompt = Prompt { delivery: *delivery, ..Prompt::text(text) };
+        ids.push(bench.engine.inbox().admit(&id, prompt).await.unwrap().id);
+    }
+    (bench, id, ids)
+}
+
+/// Begins an answer that does not end. Without any text it would be left out of the next request, whose words would then
+/// hold the model again.
+async fn begin(bench: &mut Bench, hold: &str) {
+    let prompt = Prompt::text(&format!("HOLD:{hold} SAY:{hold}one two"));
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
+    bench.streamed(&format!("{hold}one ")).await;
+}
+
+async fn waiting(bench: &Bench) -> Vec<EntryId> {
+    let now = bench.engine.sessions().conversation(&bench.session.id, None).await.unwrap();
+    now.inbox.into_iter().map(|item| item.id).collect()
+}
+
+#[tokio::test]
+async fn what_waited_when_a_session_was_stopped_is_answered_with_the_next_prompt() {
+    // It joined the conversation, and nobody answered it.
+    let prompts = [("SAY:second", Delivery::Steer), ("SAY:third", Delivery::Queue)];
+    let (bench, id, ids) = at_work(&prompts).await;
+    bench.engine.drains().abort(&id).await.unwrap();
+    assert_eq!(waiting(&bench).await, ids);
+    let session = bench.engine.sessions().get(&id).await.unwrap();
+    assert_eq!((session.open, session.held, session.waiting), (false, true, 2));
+    bench.engine.recover().await.unwrap();
+    bench.settled().await;
+    assert_eq!(waiting(&bench).await, ids, "a restart does not go on with what was stopped");
+    bench.say("SAY:fourth").await;
+    let said = bench.transcript().await;
+    assert!(said[1].ends_with("!aborted"), "{said:?}");
+    let answered =
+        ["user: SAY:second", "user: SAY:fourth", "assistant: fourth", "user: SAY:third", "assistant: third"];
+    assert_eq!(said[2..], answered);
+    assert_eq!(waiting(&bench).await, Vec::<EntryId>::new());
+}
+
+#[tokio::test]
+async fn a_prompt_that_comes_while_a_stop_is_being_settled_is_answered() {
+    // It was accepted, and never answered: the stop took every prompt that waited along.
+    let (mut bench, id, _) = at_work(&[]).await;
+    for round in 0..20 {
+        let (abort, admit) = (bench.engine.drains().abort(&id), async {
+            for _ in 0..round {
+                tokio::task::yield_now().await;
+            }
+            bench.engine.inbox().admit(&id, Prompt::text(&format!("SAY:later{round}"))).await.unwrap()
+        });
+        let (aborted, _) = tokio::join!(abort, admit);
+        aborted.unwrap();
+        bench.settled().await;
+        let session = bench.engine.sessions().get(&id).await.unwrap();
+        if session.held {
+            // It came before the stop: then it waits, and is not lost.
+            assert_eq!(session.waiting, 1);
+            assert!(bench.engine.drains().resume(&id).await.unwrap());
+            bench.settled().await;
+        }
+        let said = bench.transcript().await;
+        // One that was promoted before the stop was heard has an answer that says so.
+        let ends = [format!("assistant: later{round}"), "assistant:  !aborted".to_owned()];
+        assert!(said.last().is_some_and(|last| ends.contains(last)), "{said:?}");
+        assert_eq!(waiting(&bench).await, Vec::<EntryId>::new());
+        begin(&mut bench, &round.to_string()).await;
+    }
+    bench.engine.drains().abort(&id).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_session_that_was_stopped_goes_on_when_a_person_says_so() {
+    let (bench, id, ids) = at_work(&[("SAY:second", Delivery::Steer)]).await;
+    bench.engine.drains().abort(&id).await.unwrap();
+    assert_eq!(waiting(&bench).await, ids);
+    assert!(bench.engine.drains().resume(&id).await.unwrap());
+    bench.settled().await;
+    assert_eq!(bench.transcript().await[2..], ["user: SAY:second", "assistant: second"]);
+}
+
+#[tokio::test]
+async fn stopping_a_session_without_work_leaves_no_trace() {
+    let bench = Bench::new().await;
+    bench.say("SAY:one").await;
+    let before = bench.engine.sessions().get(&bench.session.id).await.unwrap();
+    bench.engine.drains().abort(&bench.session.id).await.unwrap();
+    assert_eq!(bench.engine.sessions().get(&bench.session.id).await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_prompt_that_wakes_nobody_is_answered_with_the_next() {
+    let bench = Bench::new().await;
+    let id = &bench.session.id;
+    let quiet = Prompt { resume: false, ..Prompt::text("SAY:one") };
+    let item = bench.engine.inbox().admit(id, quiet.clone()).await.unwrap();
+    bench.settled().await;
+    bench.engine.recover().await.unwrap();
+    bench.settled().await;
+    assert_eq!(waiting(&bench).await, std::slice::from_ref(&item.id), "also after a restart");
+    assert!(bench.model.prompts().is_empty());
+    bench.say("SAY:two").await;
+    assert_eq!(bench.transcript().await, ["user: SAY:one", "user: SAY:two", "assistant: two"]);
+    let again = Prompt { id: Some(EntryId::new("msg_quiet")), ..quiet };
+    bench.engine.inbox().admit(id, again.clone()).await.unwrap();
+    bench.settled().await;
+    assert_eq!(waiting(&bench).await, [EntryId::new("msg_quiet")]);
+    bench.engine.inbox().admit(id, Prompt { resume: true, ..again }).await.unwrap();
+    bench.settled().await;
+    assert_eq!(bench.transcript().await[3..], ["user: SAY:one", "assistant: one"], "sent again to begin");
+}
+
+#[tokio::test]
+async fn a_prompt_that_waits_can_be_taken_back_like_any_other_message() {
+    let prompts = [("SAY:a", Delivery::Steer), ("SAY:b", Delivery::Steer), ("SAY:c", Delivery::Steer)];
+    let (bench, id, ids) = at_work(&prompts).await;
+    bench.engine.drains().abort(&id).await.unwrap();
+    let staged = bench.engine.reverts().revert(&id, &ids[1], None).await.unwrap();
+    assert_eq!(staged.revert.unwrap().message, ids[1]);
+    bench.engine.reverts().unrevert(&id).await.unwrap();
+    bench.settled().await;
+    assert_eq!(waiting(&bench).await, ids, "it is back, and still held");
+    bench.engine.reverts().revert(&id, &ids[1], None).await.unwrap();
+    bench.say("SAY:next").await;
+    let said = bench.transcript().await;
+    assert_eq!(said[2..], ["user: SAY:a", "user: SAY:next", "assistant: next"]);
+    assert_eq!(waiting(&bench).await, Vec::<EntryId>::new());
+}
+
+#[tokio::test]
+async fn taking_back_an_answer_takes_back_what_waited_behind_it() {
+    let (bench, id, _) = at_work(&[("SAY:behind", Delivery::Queue)]).await;
+    bench.engine.drains().abort(&id).await.unwrap();
+    let now = bench.engine.sessions().conversation(&id, None).await.unwrap();
+    let first =
+        now.nodes.iter().find(|node| matches!(node.entry.body, everturn_model::Body::User(_))).unwrap();
+    bench.engine.reverts().revert(&id, &first.entry.id, None).await.unwrap();
+    bench.say("SAY:next").await;
+    assert_eq!(bench.transcript().await, ["user: SAY:next", "assistant: next"]);
+    assert_eq!(waiting(&bench).await, Vec::<EntryId>::new());
+}

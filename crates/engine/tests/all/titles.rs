@@ -1,0 +1,74 @@
+//! Names that sessions get by themselves: tried again when one cannot be made, and never over a person's.
+
+use everturn_engine::SessionUpdate;
+use everturn_engine::sessions::is_default_title;
+use everturn_model::Event;
+
+use crate::bench::Bench;
+
+/// A session that nobody has named.
+async fn nameless() -> Bench {
+    let mut bench = Bench::new().await;
+    let location = bench.engine.projects().location(None).await.unwrap();
+    bench.session = bench.engine.sessions().create(&location, Default::default()).await.unwrap();
+    bench
+}
+
+async fn title(bench: &Bench) -> String {
+    bench.engine.sessions().get(&bench.session.id).await.unwrap().title
+}
+
+/// Waits until so many requests for a title have come, and all that was made of them is done.
+async fn tried(bench: &mut Bench, times: usize) {
+    let all = bench.model.received(bench.model.prompts().len() + times).await;
+    assert_eq!(all.len() - bench.model.prompts().len(), times);
+}
+
+#[tokio::test]
+async fn a_title_that_could_not_be_made_is_made_with_a_later_prompt() {
+    // It was tried with the first prompt only.
+    let mut bench = nameless().await;
+    bench.say("NOTITLE:400x1 SAY:one").await;
+    tried(&mut bench, 1).await;
+    assert!(is_default_title(&title(&bench).await));
+    bench.say("SAY:two").await;
+    let named = bench
+        .notice(|update| match update {
+            SessionUpdate::Committed(committed) => match &committed.record.event {
+                Event::TitleChanged { title, .. } => Some(title.clone()),
+                _ => None,
+            },
+            _ => None,
+        })
+        .await;
+    assert_eq!(named, "Fake title: NOTITLE:400x1 SAY:one", "it is about the first one");
+}
+
+#[tokio::test]
+async fn an_engine_that_closes_waits_for_a_title() {
+    // A run ended before its title was written, so its sessions kept the default one.
+    let mut bench = nameless().await;
+    bench.say("SAY:one").await;
+    bench.restart().await;
+    assert_eq!(title(&bench).await, "Fake title: SAY:one");
+}
+
+#[tokio::test]
+async fn a_name_that_a_person_gives_meanwhile_stays() {
+    let bench = nameless().await;
+    let before = title(&bench).await;
+    bench.engine.sessions().update(&bench.session.id, Some("mine"), Vec::new()).await.unwrap();
+    // The title comes from a request that was sent before that.
+    let store = bench.other_store().await;
+    let late = Event::TitleChanged {
+        entry: bench.engine.mint().entry(&bench.session),
+        parent: None,
+        title: "theirs".to_owned(),
+        replaces: Some(before),
+    };
+    let (id, time) = (bench.engine.mint().event(), bench.engine.mint().now());
+    let late = everturn_store::NewEvent { id, time, event: late };
+    store.append(&bench.session.id, everturn_store::Authority::Open, vec![late]).await.unwrap();
+    assert_eq!(title(&bench).await, "mine");
+    assert!(store.verify_all(None).await.unwrap().is_sound());
+}
