@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
+use everturn_model::request::GivenAnswer;
 use everturn_model::{EntryId, Event, RequestId, Session, SessionId, Tree};
 use everturn_store::{Committed, FeedItem, ForeignText, PurgedSession, Store, WrittenBy};
 use tokio::sync::{mpsc, watch};
@@ -239,8 +240,10 @@ impl FeedFollower {
     fn follow(&self, committed: &Committed) {
         let (session, event) = (&committed.tree.session, &committed.record.event);
         // Whoever answered: the call goes on with what is in the log.
-        if let Event::RequestAnswered { id, reply, message, answers, .. } = event {
-            self.waiting.answer(id, RequestAnswer::of(*reply, message.as_deref(), answers.as_ref()));
+        if let Event::RequestAnswered { id, reply, message, answers, follows, .. } = event {
+            let (message, answers, follows) = (message.clone(), answers.clone(), follows.clone());
+            let given = GivenAnswer { reply: *reply, message, answers, follows };
+            self.waiting.answer(id, RequestAnswer::of(given));
         }
         // Whoever asked: this process may have begun to work on the session while it did.
         if let Event::InterruptRequested {} = event {

@@ -76,11 +76,11 @@ impl CallHost {
             Some(request @ Request { ask: Ask::Question { questions: asked }, .. })
                 if *asked == questions =>
             {
-                self.services.requests.ask_again(session, request, cancel).await
+                self.services.requests.ask_again(session, request, None, cancel).await
             }
             _ => {
                 let caller = self.call.caller();
-                self.services.requests.ask(session, Ask::Question { questions }, caller, cancel).await
+                self.services.requests.ask(session, Ask::Question { questions }, caller, None, cancel).await
             }
         }
     }
@@ -123,10 +123,10 @@ impl Host for CallHost {
         Box::pin(async {
             match self.question(questions).await.map_err(failed)? {
                 RequestAnswer::Chosen(labels) => Ok(labels),
-                RequestAnswer::Rejected(None) => Err(Failure::Declined(DISMISSED.to_owned())),
-                RequestAnswer::Rejected(Some(message)) => {
-                    Err(Failure::Failed(format!("{DISMISSED} They said: {message}")))
-                }
+                RequestAnswer::Rejected(rejection) => Err(match rejection.words(DISMISSED) {
+                    None => Failure::Declined(DISMISSED.to_owned()),
+                    Some(words) => Failure::Failed(words),
+                }),
                 // A permission answers no question.
                 RequestAnswer::Interrupted | RequestAnswer::Allowed => Err(Failure::Cancelled),
             }

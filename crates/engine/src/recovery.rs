@@ -1,6 +1,7 @@
 //! Recovery: which sessions go on by themselves, after a start and when another process died. How a turn that was cut
 //! off is closed is in `turn/leftovers.rs`.
 
+use everturn_model::SessionId;
 use everturn_store::Store;
 
 use crate::Error;
@@ -25,10 +26,12 @@ impl Recovery {
     pub(crate) async fn recover(&self) -> Result<usize, Error> {
         // Sessions of a project that was moved here go on here.
         self.projects.location(None).await?;
-        let unfinished = self.store.unfinished().await?;
-        let count = unfinished.len();
-        for id in unfinished {
-            self.drains.wake(&id);
+        let mut count = 0;
+        for id in self.store.unfinished().await? {
+            if !self.rests(&id).await? {
+                self.drains.wake(&id);
+                count += 1;
+            }
         }
         Ok(count)
     }
@@ -36,11 +39,17 @@ impl Recovery {
     /// Continues sessions whose process died while they were at work.
     pub(crate) async fn adopt(&self) -> Result<(), Error> {
         for id in self.store.orphans().await? {
-            if !self.drains.is_running(&id) {
+            if !self.drains.is_running(&id) && !self.rests(&id).await? {
                 self.drains.wake(&id);
             }
         }
         self.drains.review_elsewhere();
         Ok(())
+    }
+
+    /// Whether a session has only prompts that a stop holds. To find that out as its owner would take a lease and a reading
+    /// of all of it, at each start, for as long as nobody goes on with it.
+    async fn rests(&self, id: &SessionId) -> Result<bool, Error> {
+        Ok(self.store.session(id).await?.is_none_or(|session| session.held && !session.open))
     }
 }

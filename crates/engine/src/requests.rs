@@ -7,9 +7,10 @@ pub(crate) mod trust;
 mod waiting_calls;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use everturn_model::permission::{Action, Rule};
-use everturn_model::request::{Ask, CallRef, GivenAnswer, Reply, Request};
+use everturn_model::permission::{Action, Policy, Rule};
+use everturn_model::request::{Ask, CallRef, Reply, Request};
 use everturn_model::{Event, PartId, RequestId, Session, SessionId};
 use everturn_store::Store;
 use everturn_tools::project::repository;
@@ -26,7 +27,6 @@ use crate::feed_follower::MissedUpdates;
 use crate::journal::Journal;
 use crate::lifecycle::Lifecycle;
 use trust::TrustRequests;
-use waiting_calls::labels;
 pub(crate) use waiting_calls::{RequestAnswer, WaitingCalls};
 
 /// Asks people, takes their answers and keeps what they approve; clones share it.
@@ -68,12 +68,14 @@ impl Requests {
         Ok(self.store.approvals(&session.project, &worktree.to_string_lossy()).await?)
     }
 
-    /// Asks the person and waits for the answer. The request is on disk before anybody sees it.
+    /// Asks the person and waits for the answer. The request is on disk before anybody sees it. `policy` is what the turn that
+    /// asks may do: an approval of something else releases the call by that.
     pub(crate) async fn ask(
         &self,
         session: &Session,
         ask: Ask,
         call: CallRef,
+        policy: Option<Arc<Policy>>,
         cancel: &CancellationToken,
     ) -> Result<RequestAnswer, Error> {
         let id = match &ask {
@@ -81,7 +83,7 @@ impl Requests {
             Ask::Question { .. } => self.journal.mint().question(),
         };
         let request = Request { id, time: self.journal.mint().now(), ask, call: Some(call) };
-        let waiting = self.waiting.wait(&request);
+        let waiting = self.waiting.wait(&request, policy);
         let event = Event::RequestAsked { request: Box::new(request.clone()) };
         self.journal.append(&session.id, vec![event]).await?;
         self.answered(&session.id, &request, waiting, cancel).await
@@ -92,9 +94,10 @@ impl Requests {
         &self,
         session: &Session,
         request: &Request,
+        policy: Option<Arc<Policy>>,
         cancel: &CancellationToken,
     ) -> Result<RequestAnswer, Error> {
-        let waiting = self.waiting.wait(request);
+        let waiting = self.waiting.wait(request, policy);
         // The answer may have come before this process waited for it: then the call has it.
         if self.store.request(&request.id).await?.is_none() {
             return self.given_answer(&session.id, request).await;
@@ -109,12 +112,7 @@ impl Requests {
         let open = node.into_iter().flat_map(|node| node.parts).filter_map(|part| part.open);
         let mut last = open.filter_map(|open| open.request);
         let answer = last.find(|last| last.request.id == request.id).and_then(|last| last.answer);
-        Ok(match answer {
-            Some(GivenAnswer { answers: Some(answers), .. }) => RequestAnswer::Chosen(labels(&answers)),
-            Some(GivenAnswer { reply: Some(Reply::Once | Reply::Always), .. }) => RequestAnswer::Allowed,
-            Some(GivenAnswer { reply: Some(Reply::Reject), message, .. }) => RequestAnswer::Rejected(message),
-            Some(GivenAnswer { reply: None, .. }) | None => RequestAnswer::Interrupted,
-        })
+        Ok(answer.map_or(RequestAnswer::Interrupted, RequestAnswer::of))
     }
 
     async fn answered(
@@ -173,15 +171,44 @@ impl Requests {
             let (folder, now) = (worktree(&row.directory).await?, self.journal.mint().now());
             self.store.approve(&row.project, &folder.to_string_lossy(), rules, now).await?;
         }
-        self.settle(&session, id, permission_answer(&request, reply, message)).await?;
         match reply {
-            Reply::Once => Ok(()),
-            Reply::Always => self.release(&row).await,
-            Reply::Reject => {
-                let mut others = self.waiting().await?;
-                // No call waits for trust in the project.
-                others.retain(|(other, request)| *other == session && request.trust_digest().is_none());
-                self.settle_all(&others, reply).await
+            Reply::Reject => self.reject(&session, &request, message).await,
+            Reply::Once => self.settle(&session, id, permission_answer(&request, reply, message)).await,
+            Reply::Always => {
+                self.settle(&session, id, permission_answer(&request, reply, message)).await?;
+                self.release(&row).await
+            }
+        }
+    }
+
+    /// Rejects a request and with it all that the session waits for, at once and with the same words: if a call that was
+    /// rejected without any were settled first, the work would stop and the model would never hear them.
+    async fn reject(
+        &self,
+        session: &SessionId,
+        request: &Request,
+        message: Option<String>,
+    ) -> Result<(), Error> {
+        loop {
+            let mut others = self.waiting().await?;
+            // No call waits for trust in the project.
+            others.retain(|(other, waiting)| {
+                other == session && waiting.trust_digest().is_none() && waiting.id != request.id
+            });
+            let follows = others.iter().map(|(_, other)| Event::RequestAnswered {
+                id: other.id.clone(),
+                call: other.call.clone(),
+                reply: Some(Reply::Reject),
+                message: message.clone(),
+                answers: None,
+                follows: Some(request.id.clone()),
+            });
+            let first = permission_answer(request, Reply::Reject, message.clone());
+            let events = [first].into_iter().chain(follows).collect();
+            match settle(&self.journal, session, &request.id, events).await {
+                // Somebody has answered one of the others meanwhile.
+                Err(Error::NoRequest(_)) if self.store.request(&request.id).await?.is_some() => {}
+                settled => return settled,
             }
         }
     }
@@ -205,6 +232,7 @@ impl Requests {
             reply: None,
             message: None,
             answers: Some(json!(answers)),
+            follows: None,
         };
         self.settle(&session, id, event).await
     }
@@ -282,13 +310,29 @@ impl Requests {
             if session.project != approved_in.project || worktree(&session.directory).await? != folder {
                 continue;
             }
-            let config = self.configurations.at(Path::new(&session.directory)).await;
-            let policy = config.agents().policy(&session);
-            if decide_within(&policy, &saved, permission, patterns) == Action::Allow {
+            let now = self.policy_now(&session, &request).await?;
+            let asked_under = self.waiting.policy_of(&request.id);
+            let turns = asked_under.as_deref().unwrap_or(&now);
+            // What has been forbidden since then stays forbidden.
+            if decide_within(turns, &saved, permission, patterns) == Action::Allow
+                && decide_within(&now, &saved, permission, patterns) != Action::Deny
+            {
                 allowed.push((id, request));
             }
         }
         self.settle_all(&allowed, Reply::Always).await
+    }
+
+    /// What the agent of the turn that asked may do by now, whatever the session has been switched to since.
+    async fn policy_now(&self, session: &Session, request: &Request) -> Result<Policy, Error> {
+        let config = self.configurations.at(Path::new(&session.directory)).await;
+        let turn = match &request.call {
+            Some(call) => self.store.node(&session.id, &call.entry).await?,
+            None => None,
+        };
+        let agent = turn.and_then(|node| node.entry.body.assistant()?.agent.clone());
+        let agents = config.agents();
+        Ok(agent.map_or_else(|| agents.policy(session), |name| agents.policy_of(&name, session)))
     }
 }
 
@@ -325,7 +369,7 @@ fn ignore_gone(settled: Result<(), Error>) -> Result<(), Error> {
 /// The answer to a permission request, as an event.
 fn permission_answer(request: &Request, reply: Reply, message: Option<String>) -> Event {
     let (id, call) = (request.id.clone(), request.call.clone());
-    Event::RequestAnswered { id, call, reply: Some(reply), message, answers: None }
+    Event::RequestAnswered { id, call, reply: Some(reply), message, answers: None, follows: None }
 }
 
 #[cfg(test)]

@@ -511,6 +511,9 @@ catalogue! {
         /// The answers to questions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         answers: Option<Value>,
+        /// The request that was really answered, where this one was settled together with it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        follows: Option<RequestId>,
     }
     /// Tokens were used outside a turn: a title, a summary.
     UsageRecorded = "usage.recorded" v 1 {

@@ -236,15 +236,19 @@ impl Fold<'_> {
                     self.open_call(call, |open| open.request = Some(last));
                 }
             }
-            Event::RequestAnswered { id, call, reply, message, answers } => {
+            Event::RequestAnswered { id, call, reply, message, answers, follows } => {
                 let request = self.tree.requests.remove(id).ok_or_else(|| missing(self.name, id))?;
                 self.changes.requests.push(id.clone());
                 if let (Some(Reply::Reject), Some(digest)) = (reply, request.trust_digest()) {
                     self.refuse_trust(digest);
                 }
                 if let Some(call) = call.as_ref().or(request.call.as_ref()) {
-                    let given =
-                        GivenAnswer { reply: *reply, message: message.clone(), answers: answers.clone() };
+                    let given = GivenAnswer {
+                        reply: *reply,
+                        message: message.clone(),
+                        answers: answers.clone(),
+                        follows: follows.clone(),
+                    };
                     self.open_call(call, |open| {
                         if let Some(last) = open.request.as_mut().filter(|last| last.request.id == *id) {
                             last.answer = Some(given);

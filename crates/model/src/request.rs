@@ -90,6 +90,9 @@ pub struct GivenAnswer {
     /// The answers to questions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answers: Option<Value>,
+    /// The request that was really answered, where this one was settled together with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<RequestId>,
 }
 
 /// What is asked.

@@ -1,5 +1,7 @@
 //! Whether a call may do what it needs: by the rules, by what was approved before, or because a person says so now.
 
+use std::sync::Arc;
+
 use everturn_model::permission::{Action, Rule};
 use everturn_model::request::{Ask, Request};
 use everturn_tools::Need;
@@ -38,7 +40,8 @@ impl ToolCalls {
         let waiting = call.waiting.as_ref().filter(|_| !running);
         let mut asked = waiting.is_some();
         if let Some(request) = waiting {
-            let answer = self.requests.ask_again(&setting.session, request, &setting.cancel).await?;
+            let policy = Some(Arc::clone(&setting.policy));
+            let answer = self.requests.ask_again(&setting.session, request, policy, &setting.cancel).await?;
             if let Some(refusal) = refusal(answer) {
                 return Ok(refusal);
             }
@@ -63,7 +66,8 @@ impl ToolCalls {
                     let caller = call.caller();
                     let Need { permission, patterns, always, metadata } = need;
                     let ask = Ask::Permission { permission, patterns, always, metadata };
-                    let answer = self.requests.ask(&setting.session, ask, caller, &setting.cancel).await?;
+                    let (session, policy) = (&setting.session, Some(Arc::clone(&setting.policy)));
+                    let answer = self.requests.ask(session, ask, caller, policy, &setting.cancel).await?;
                     if let Some(refusal) = refusal(answer) {
                         return Ok(refusal);
                     }
@@ -115,11 +119,10 @@ fn denial(need: &Need) -> Permit {
 fn refusal(answer: RequestAnswer) -> Option<Permit> {
     match answer {
         RequestAnswer::Allowed => None,
-        RequestAnswer::Rejected(None) => Some(Permit::Refuse { text: REJECTED.to_owned(), declined: true }),
-        RequestAnswer::Rejected(Some(message)) => {
-            let text = format!("{REJECTED} They said: {message}");
-            Some(Permit::Refuse { text, declined: false })
-        }
+        RequestAnswer::Rejected(rejection) => Some(match rejection.words(REJECTED) {
+            None => Permit::Refuse { text: REJECTED.to_owned(), declined: true },
+            Some(text) => Permit::Refuse { text, declined: false },
+        }),
         // Labels are no permission.
         RequestAnswer::Interrupted | RequestAnswer::Chosen(_) => {
             Some(Permit::Refuse { text: INTERRUPTED.to_owned(), declined: false })

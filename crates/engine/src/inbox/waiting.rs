@@ -3,8 +3,10 @@
 //! Whoever changes one races with the turn that promotes it. The log decides: a change that comes later finds the prompt
 //! gone, which is an answer and no failure; a promotion that comes later finds it changed, and looks again.
 
+use std::collections::HashSet;
+
 use everturn_model::fold;
-use everturn_model::inbox::{Delivery, InboxItem};
+use everturn_model::inbox::{Delivery, InboxItem, WAITING_LIMIT};
 use everturn_model::{EntryId, Event, SessionId};
 
 use super::{Prompt, PromptInbox};
@@ -84,13 +86,26 @@ impl PromptInbox {
     /// Lets prompts that wait go on in this order. What is not named comes after them, in the order that it has.
     ///
     /// # Errors
-    /// When there is no such session, or one of them neither waits nor was promoted.
+    /// When there is no such session, one of them neither waits nor was promoted, one is named twice, or there are more of
+    /// them than can wait.
     pub async fn reorder(&self, id: &SessionId, first: &[EntryId]) -> Result<Vec<InboxItem>, Error> {
         let waiting = self.waiting(id).await?;
+        // Each is looked up and goes into the log.
+        if first.len() as u64 > WAITING_LIMIT {
+            return Err(Error::Invalid(format!(
+                "an order names at most {WAITING_LIMIT} prompts, as many as can wait"
+            )));
+        }
+        let mut named = HashSet::new();
+        if let Some(twice) = first.iter().find(|message| !named.insert(*message)) {
+            return Err(Error::Invalid(format!(
+                "{twice} is named twice in the order of prompts: name each of them once"
+            )));
+        }
         for message in first.iter().filter(|message| waiting.iter().all(|item| item.id != **message)) {
             self.find(id, message).await?;
         }
-        let rest = waiting.iter().map(|item| &item.id).filter(|id| !first.contains(id));
+        let rest = waiting.iter().map(|item| &item.id).filter(|id| !named.contains(id));
         let ids = first.iter().chain(rest).cloned().collect();
         self.journal.append(id, vec![Event::InboxReordered { ids }]).await?;
         self.waiting(id).await

@@ -179,7 +179,14 @@ impl TrustRequests {
 }
 
 fn answer(request: &Request, reply: Option<Reply>, message: Option<String>) -> Event {
-    Event::RequestAnswered { id: request.id.clone(), call: None, reply, message, answers: None }
+    Event::RequestAnswered {
+        id: request.id.clone(),
+        call: None,
+        reply,
+        message,
+        answers: None,
+        follows: None,
+    }
 }
 
 impl TrustQuestion {

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use everturn_model::request::{Reply, Request};
+use everturn_model::permission::Policy;
+use everturn_model::request::{GivenAnswer, Reply, Request};
 use everturn_model::{PartId, RequestId};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -16,6 +17,8 @@ pub(crate) struct WaitingCalls(Arc<Mutex<HashMap<RequestId, HeldRequest>>>);
 #[derive(Debug)]
 struct HeldRequest {
     request: Request,
+    /// What the turn that asks may do.
+    policy: Option<Arc<Policy>>,
     answer: oneshot::Sender<RequestAnswer>,
 }
 
@@ -26,29 +29,57 @@ pub(crate) enum RequestAnswer {
     Allowed,
     /// The labels that were chosen for each question.
     Chosen(Vec<Vec<String>>),
-    /// Do not; with what the person said.
-    Rejected(Option<String>),
+    /// Do not.
+    Rejected(Rejection),
     /// The work was interrupted while it waited.
     Interrupted,
 }
 
+/// A person's no.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rejection {
+    /// What they said with it.
+    message: Option<String>,
+    /// Whether they said it of another request, with which this one was settled.
+    follows: bool,
+}
+
+impl Rejection {
+    /// What the model is told, after words that say what was refused. None when the person said nothing: then they want
+    /// the work to stop.
+    pub(crate) fn words(&self, refused: &str) -> Option<String> {
+        let message = self.message.as_deref()?;
+        Some(if self.follows {
+            format!("{refused} It was rejected together with another call, of which they said: {message}")
+        } else {
+            format!("{refused} They said: {message}")
+        })
+    }
+}
+
 impl RequestAnswer {
     /// What an answer in the log says.
-    pub(crate) fn of(reply: Option<Reply>, message: Option<&str>, answers: Option<&Value>) -> Self {
-        match (answers, reply) {
-            (Some(answers), _) => Self::Chosen(labels(answers)),
+    pub(crate) fn of(given: GivenAnswer) -> Self {
+        match (given.answers, given.reply) {
+            (Some(answers), _) => Self::Chosen(labels(&answers)),
             (None, Some(Reply::Once | Reply::Always)) => Self::Allowed,
-            (None, Some(Reply::Reject)) => Self::Rejected(message.map(str::to_owned)),
+            (None, Some(Reply::Reject)) => {
+                Self::Rejected(Rejection { message: given.message, follows: given.follows.is_some() })
+            }
             (None, None) => Self::Interrupted,
         }
     }
 }
 
 impl WaitingCalls {
-    /// Waits for an answer from now on.
-    pub(super) fn wait(&self, request: &Request) -> oneshot::Receiver<RequestAnswer> {
+    /// Waits for an answer from now on. `policy` is what the turn that asks may do.
+    pub(super) fn wait(
+        &self,
+        request: &Request,
+        policy: Option<Arc<Policy>>,
+    ) -> oneshot::Receiver<RequestAnswer> {
         let (answer, receiver) = oneshot::channel();
-        let call = HeldRequest { request: request.clone(), answer };
+        let call = HeldRequest { request: request.clone(), policy, answer };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(request.id.clone(), call);
         receiver
     }
@@ -61,6 +92,11 @@ impl WaitingCalls {
         waiting.values().map(|call| &call.request).find(|request| of(request)).cloned()
     }
 
+    /// What the turn may do that asked; none when it waits in another process.
+    pub(super) fn policy_of(&self, id: &RequestId) -> Option<Arc<Policy>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(id)?.policy.clone()
+    }
+
     /// Gives an answer to the call that waits for it, if one does here.
     pub(crate) fn answer(&self, id: &RequestId, answer: RequestAnswer) {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
@@ -71,7 +107,7 @@ impl WaitingCalls {
 }
 
 /// The chosen labels from a log.
-pub(super) fn labels(answers: &Value) -> Vec<Vec<String>> {
+fn labels(answers: &Value) -> Vec<Vec<String>> {
     let texts = |one: &Value| {
         one.as_array().into_iter().flatten().filter_map(|label| label.as_str().map(str::to_owned)).collect()
     };

@@ -4,8 +4,10 @@ use std::path::Path;
 
 use everturn_engine::sessions::NewSession;
 use everturn_engine::{Error, Prompt, SessionUpdate};
-use everturn_model::Event;
+use everturn_model::event::SessionChange;
+use everturn_model::permission::{Action, Rule};
 use everturn_model::request::{Ask, Reply, Request};
+use everturn_model::{Event, SessionId};
 use everturn_testkit::Repo;
 
 use crate::bench::Bench;
@@ -81,6 +83,97 @@ async fn reject_with_words_lets_the_model_go_on() {
     let transcript = bench.transcript().await;
     assert!(transcript[2].contains("use the other file"), "{transcript:?}");
     assert_eq!(transcript[3], "assistant: understood");
+}
+
+/// Two calls of one answer that both wait.
+async fn ask_twice(bench: &mut Bench) -> [Request; 2] {
+    let prompt = "TOGETHER:2\nTOOL:read:/etc/hosts\nTOOL:read:/usr/share/x\nSAY:understood";
+    let first = ask(bench, prompt).await;
+    [first, asked(bench).await]
+}
+
+#[tokio::test]
+async fn words_with_a_rejection_reach_the_model_although_another_call_waits() {
+    // The other one was rejected without any, which ended the work: the model was not told what the person had said.
+    let mut bench = Bench::new().await;
+    let [first, _] = ask_twice(&mut bench).await;
+    let words = Some("use the other file".to_owned());
+    bench.engine.requests().reply(&first.id, Reply::Reject, words).await.unwrap();
+    bench.settled().await;
+    let rejected = "result: Error The user rejected permission to use this specific tool call.";
+    let mut said = bench.transcript().await;
+    let mut results: Vec<String> = said.extract_if(.., |line| line.starts_with("result:")).collect();
+    results.sort();
+    assert_eq!(
+        results,
+        [
+            format!(
+                "{rejected} It was rejected together with another call, of which they said: use the other file"
+            ),
+            format!("{rejected} They said: use the other file"),
+        ]
+    );
+    assert_eq!(said[1..], ["assistant: (read) (read)", "assistant: understood"]);
+    assert_eq!(bench.engine.requests().waiting().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_rejection_without_words_stops_the_session_with_all_that_waits() {
+    let mut bench = Bench::new().await;
+    let [_, second] = ask_twice(&mut bench).await;
+    bench.engine.requests().reply(&second.id, Reply::Reject, None).await.unwrap();
+    bench.settled().await;
+    let said = bench.transcript().await;
+    let rejected = "result: Error The user rejected permission to use this specific tool call.";
+    assert_eq!(said[1..], ["assistant: (read) (read)", rejected, rejected]);
+    assert!(!bench.engine.sessions().get(&bench.session.id).await.unwrap().open);
+}
+
+#[tokio::test]
+async fn what_a_person_said_with_a_rejection_survives_a_restart_with_both_calls() {
+    let mut bench = Bench::new().await;
+    let [first, _] = ask_twice(&mut bench).await;
+    bench.engine.close().await;
+    // Nobody waits for the answer yet.
+    bench.engine = bench.beside().await;
+    let words = Some("use the other file".to_owned());
+    bench.engine.requests().reply(&first.id, Reply::Reject, words).await.unwrap();
+    bench.engine.recover().await.unwrap();
+    bench.settled().await;
+    let said = bench.transcript().await;
+    let told = said.iter().filter(|line| line.contains("they said: use the other file"));
+    assert_eq!(told.count(), 1, "{said:?}");
+    assert_eq!(said.last().unwrap(), "assistant: understood");
+}
+
+async fn change_rules(bench: &Bench, session: &SessionId, rules: Vec<Rule>) {
+    let change = SessionChange::PermissionAdded { rules };
+    bench.engine.sessions().change(session, vec![change]).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_approval_releases_a_call_by_the_rules_of_the_turn_that_asked() {
+    // It went by the rules that the session has by now: whoever loosened those for later answered a question that waited.
+    let mut bench = Bench::new().await;
+    let location = bench.engine.projects().location(None).await.unwrap();
+    let first = ask(&mut bench, "TOOL:read:/etc/hostname\nSAY:ok").await;
+    let mut others = Vec::new();
+    for text in ["TOOL:read:/usr/share/x\nSAY:ok", "TOOL:read:/etc/hosts\nSAY:ok"] {
+        let session = bench.engine.sessions().create(&location, NewSession::default()).await.unwrap();
+        bench.engine.inbox().admit(&session.id, Prompt::text(text)).await.unwrap();
+        others.push((session.id, asked(&mut bench).await));
+    }
+    let rule = |pattern, action| Rule::new("external_directory", pattern, action);
+    let loosened = vec![rule("/usr/share/*", Action::Allow)];
+    change_rules(&bench, &others[0].0, loosened).await;
+    let forbidden = vec![rule("/etc/*", Action::Deny)];
+    change_rules(&bench, &others[1].0, forbidden).await;
+    bench.engine.requests().reply(&first.id, Reply::Always, None).await.unwrap();
+    assert_eq!(
+        bench.engine.requests().waiting().await.unwrap(),
+        others,
+        "what was forbidden since stays so, too"
+    );
 }
 
 #[tokio::test]

@@ -74,6 +74,12 @@ async fn prompts_go_on_in_the_order_that_a_person_gives_them() {
         matches!(&refused, Err(Error::NoMessage(message)) if message.as_str() == "msg_nobody"),
         "{refused:?}"
     );
+    // Each was looked up and went into the log, however often it was named.
+    let twice = bench.engine.inbox().reorder(&id, &[ids[1].clone(), ids[0].clone(), ids[1].clone()]).await;
+    assert!(matches!(&twice, Err(Error::Invalid(text)) if text.contains("named twice")), "{twice:?}");
+    let many: Vec<EntryId> = (0..1001).map(|number| EntryId::new(format!("msg_{number}"))).collect();
+    let many = bench.engine.inbox().reorder(&id, &many).await;
+    assert!(matches!(&many, Err(Error::Invalid(text)) if text.contains("at most 1000")), "{many:?}");
     // A restart keeps it.
     bench.restart().await;
     go_on(&bench).await;

@@ -89,7 +89,7 @@ fn asked(request: &Request) -> Event {
 
 fn answered(request: &Request) -> Event {
     let (id, call, message) = (request.id.clone(), request.call.clone(), Some("go".to_owned()));
-    Event::RequestAnswered { id, call, reply: Some(Reply::Once), message, answers: None }
+    Event::RequestAnswered { id, call, reply: Some(Reply::Once), message, answers: None, follows: None }
 }
 
 /// A call whose newest request is this one.
@@ -100,7 +100,8 @@ fn waits(request: &Request) -> OpenCall {
 
 /// The same after it was answered.
 fn goes_on(request: &Request) -> OpenCall {
-    let answer = GivenAnswer { reply: Some(Reply::Once), message: Some("go".into()), answers: None };
+    let answer =
+        GivenAnswer { reply: Some(Reply::Once), message: Some("go".into()), answers: None, follows: None };
     let request = Some(LastRequest { request: request.clone(), answer: Some(answer) });
     OpenCall { request, ..OpenCall::default() }
 }
@@ -244,7 +245,7 @@ fn what_a_person_would_not_trust_is_remembered() {
         let request = Request { id: RequestId::new("per_1"), time: 0, ask, call };
         history.fold(asked(&request));
         let Request { id, call, .. } = request;
-        history.fold(Event::RequestAnswered { id, call, reply, message: None, answers: None });
+        history.fold(Event::RequestAnswered { id, call, reply, message: None, answers: None, follows: None });
         history.tree.session.refused_trust.clone()
     };
     // What was taken back, put off or trusted may be asked for again.

@@ -43,7 +43,14 @@ async fn call(store: &Store, id: &SessionId) -> (Entry, Part) {
             progress: None,
         }),
         asked(&request),
-        new(Event::RequestAnswered { id: request.id, call: None, reply, message: None, answers: None }),
+        new(Event::RequestAnswered {
+            id: request.id,
+            call: None,
+            reply,
+            message: None,
+            answers: None,
+            follows: None,
+        }),
         new(Event::ToolBegun { entry, part: own, forecast: Vec::new() }),
     ];
     store.append(id, Authority::Open, events).await.unwrap();

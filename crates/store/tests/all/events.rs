@@ -201,7 +201,7 @@ pub(crate) fn asked(request: &Request) -> NewEvent {
 
 pub(crate) fn answered(request: &Request) -> NewEvent {
     let (id, call) = (request.id.clone(), request.call.clone());
-    new(Event::RequestAnswered { id, call, reply: None, message: None, answers: None })
+    new(Event::RequestAnswered { id, call, reply: None, message: None, answers: None, follows: None })
 }
 
 pub(crate) fn todo(content: &str) -> Todo {

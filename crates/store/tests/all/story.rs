@@ -338,7 +338,7 @@ impl Story {
                 Some(id) if a % 2 == 0 => {
                     let call = self.tree.requests.get(&id)?.call.clone().filter(|_| b % 3 > 0);
                     let reply = Some(if b % 2 == 0 { Reply::Once } else { Reply::Reject });
-                    Event::RequestAnswered { id, call, reply, message: None, answers: None }
+                    Event::RequestAnswered { id, call, reply, message: None, answers: None, follows: None }
                 }
                 _ => {
                     let user = self.tree.nodes().iter().find(|node| matches!(node.entry.body, Body::User(_)));

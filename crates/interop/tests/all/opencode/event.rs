@@ -174,7 +174,14 @@ impl Replay {
             "permission.replied" => {
                 let id = RequestId::new(body["requestID"].as_str().unwrap());
                 let reply: Option<Reply> = serde_json::from_value(body["reply"].clone()).unwrap();
-                let event = Event::RequestAnswered { id, call: None, reply, message: None, answers: None };
+                let event = Event::RequestAnswered {
+                    id,
+                    call: None,
+                    reply,
+                    message: None,
+                    answers: None,
+                    follows: None,
+                };
                 self.commit(1, event, vec![told]);
             }
             "session.compacted" => {

@@ -94,7 +94,14 @@ pub(super) fn odd(story: &Story, others: &[Known], odd: u8, a: u16, b: u16) -> O
             let mut elsewhere = others.iter().flat_map(|known| known.story.tree.requests.values());
             let id =
                 elsewhere.next().map_or_else(|| permission("per_nowhere").id, |request| request.id.clone());
-            Event::RequestAnswered { id, call: None, reply: None, message: None, answers: None }
+            Event::RequestAnswered {
+                id,
+                call: None,
+                reply: None,
+                message: None,
+                answers: None,
+                follows: None,
+            }
         }
         5 => Event::StepEnded {
             entry: any?,
