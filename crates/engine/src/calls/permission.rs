@@ -8,6 +8,7 @@ use everturn_tools::Need;
 use everturn_tools::bash::NETWORK;
 use everturn_tools::process::sandbox::{SandboxPart, SandboxSettings};
 
+use super::repetition::is_about_repetition;
 use super::{CallSurroundings, INTERRUPTED, ToolCall, ToolCalls};
 use crate::Error;
 use crate::confinement::decide_within;
@@ -37,7 +38,7 @@ impl ToolCalls {
     ) -> Result<Permit, Error> {
         // A call asks its own questions when it runs: it was permitted before, and has begun.
         let running = matches!(&call.waiting, Some(Request { ask: Ask::Question { .. }, .. }));
-        let waiting = call.waiting.as_ref().filter(|_| !running);
+        let waiting = call.waiting.as_ref().filter(|request| !running && !is_about_repetition(request));
         let mut asked = waiting.is_some();
         if let Some(request) = waiting {
             let policy = Some(Arc::clone(&setting.policy));
@@ -116,7 +117,7 @@ fn denial(need: &Need) -> Permit {
     Permit::Refuse { text, declined: false }
 }
 
-fn refusal(answer: RequestAnswer) -> Option<Permit> {
+pub(super) fn refusal(answer: RequestAnswer) -> Option<Permit> {
     match answer {
         RequestAnswer::Allowed => None,
         RequestAnswer::Rejected(rejection) => Some(match rejection.words(REJECTED) {

@@ -244,7 +244,7 @@ impl ProviderTurns {
                 }
                 Remedy::Applied(call) => edits.settled(turn, call),
                 Remedy::Run(call) => {
-                    running.start(&self.services.calls, self.setting(turn).await?, call);
+                    running.start(&self.services.calls, self.setting(turn).await?, &turn.tree, call);
                     continue;
                 }
             };
