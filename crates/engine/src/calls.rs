@@ -155,7 +155,8 @@ impl ToolCalls {
         repeats: Option<Repetition>,
     ) -> Result<(ToolResult, bool, Vec<PathBuf>), Error> {
         let refuse = |text: &str| ToolResult::new(&call.id, &call.tool, Outcome::Error, text);
-        let asked_before = match self.permit_repetition(setting, call, repeats).await? {
+        let mut setting = setting.clone();
+        let asked_before = match self.permit_repetition(&mut setting, call, repeats).await? {
             Permit::Refuse { text, declined } => {
                 let result = ToolResult { metadata: Some(refusal_mark()), ..refuse(&text) };
                 return Ok((result, declined, Vec::new()));
@@ -175,10 +176,11 @@ impl ToolCalls {
             Err(failure) => return Ok((refuse(&failure.to_string()), false, Vec::new())),
         };
         let granted: Arc<[Need]> = needs.clone().into();
-        let asked = match self.permit(setting, call, needs).await? {
+        let asked = match self.permit(&mut setting, call, needs).await? {
             Permit::Refuse { text, declined } => return Ok((refuse(&text), declined, Vec::new())),
             Permit::Run { asked } => asked,
         };
+        let setting = &setting;
         let forecast = forecast::of(&tool, setting, call).await?;
         if asked || asked_before || !forecast.is_empty() {
             // From here on the call may have had an effect, and recovery has to know.

@@ -21,7 +21,9 @@
 //! - [`usage`], [`money`]: tokens, prices, decimal cost
 //! - [`secret_shape`]: what looks like a secret in a text that is shown or logged
 //! - [`permission`]: rules, wildcards and their evaluation
+//! - [`budget`]: what may be used up before a person is asked
 
+pub mod budget;
 pub mod copy;
 pub mod derived_ids;
 mod earlier;

@@ -1,30 +1,27 @@
 //! A call that completes a loop: refused by a rule, let go on by one, or left to a person.
 
-use std::sync::Arc;
-
 use everturn_model::Map;
 use everturn_model::permission::Action;
-use everturn_model::request::{Ask, Request};
+use everturn_model::request::{Ask, DOOM_LOOP, Request};
 use serde_json::json;
 
 use super::permission::{Permit, refusal};
 use super::{CallSurroundings, ToolCall, ToolCalls};
 use crate::Error;
-use crate::guards::{DOOM_LOOP, Repetition};
+use crate::guards::Repetition;
 
 impl ToolCalls {
     /// Decides about a call that was made before, if it was. This comes before everything else that is said of it: what
     /// fails or is forbidden can be tried for ever, too.
     pub(super) async fn permit_repetition(
         &self,
-        setting: &CallSurroundings,
+        setting: &mut CallSurroundings,
         call: &ToolCall,
         repeats: Option<Repetition>,
     ) -> Result<Permit, Error> {
-        let policy = Some(Arc::clone(&setting.policy));
         let answer = match (&call.waiting, repeats) {
             (Some(request), _) if is_about_repetition(request) => {
-                self.requests.ask_again(&setting.session, request, policy, &setting.cancel).await?
+                self.requests.ask_again(&setting.session, request, &setting.cancel).await?
             }
             // It was let go on, and asks for something else by now.
             (Some(_), _) | (None, None) => return Ok(Permit::Run { asked: false }),
@@ -36,13 +33,23 @@ impl ToolCalls {
                     Action::Deny => return Ok(denial(call, repetition)),
                     Action::Ask => {
                         let ask = ask(call, repetition, subject);
-                        let (session, caller) = (&setting.session, call.caller());
+                        let (session, caller, policy) = (&setting.session, call.caller(), &setting.policy);
                         self.requests.ask(session, ask, caller, policy, &setting.cancel).await?
                     }
                 }
             }
         };
-        Ok(refusal(answer).unwrap_or(Permit::Run { asked: true }))
+        if let Some(refusal) = refusal(answer) {
+            return Ok(refusal);
+        }
+        self.heed_denials(setting, call).await?;
+        // Nobody allows for ever what a rule is against by now.
+        let forbidden =
+            setting.policy.decide(&[], DOOM_LOOP, std::slice::from_ref(&call.tool)) == Action::Deny;
+        Ok(match repeats.filter(|_| forbidden) {
+            Some(repetition) => denial(call, repetition),
+            None => Permit::Run { asked: true },
+        })
     }
 }
 

@@ -15,6 +15,7 @@ use std::path::Path;
 use everturn_model::Map;
 use serde_json::{Value, json};
 
+use super::budget::{BudgetMistake, Budgets};
 use super::caution::{Cautions, everything, names_in};
 use super::doubled_key::DoubledKey;
 use super::known_keys::{
@@ -88,6 +89,7 @@ pub(super) fn find(values: &Map, doubled: &[DoubledKey], context: &UnheededConte
             "tools" => search.look_at_tools(&path, value),
             "agent" | "mode" => search.look_at_agents(key, value),
             "sandbox" => search.look_at_sandbox(value),
+            "budget" => search.look_at_budget(value),
             _ => search.look_at_key(&TOP, &path, value),
         }
     }
@@ -238,6 +240,12 @@ impl UnheededSearch<'_> {
             };
             self.note(&path, format!("{}{ASKED}", mistake.what));
             self.be_careful(names_in(&meant));
+        }
+    }
+
+    fn look_at_budget(&mut self, value: &Value) {
+        for BudgetMistake { path, what } in Budgets::read(Some(value)).1 {
+            self.note(&path.iter().map(String::as_str).collect::<Vec<_>>(), what);
         }
     }
 

@@ -9,13 +9,11 @@ use std::collections::VecDeque;
 
 use everturn_model::entry::Body;
 use everturn_model::part::PartKind;
+use everturn_model::request::DOOM_LOOP;
 use everturn_model::tool::{Outcome, ToolResult};
 use everturn_model::tree::Node;
 use everturn_model::{Map, PartId, Tree, path};
 use serde_json::Value;
-
-/// The permission that a repeated call needs.
-pub(crate) const DOOM_LOOP: &str = "doom_loop";
 
 /// How often the same is done until it is a loop.
 const ROUNDS: usize = 3;

@@ -10,6 +10,7 @@
 
 mod bench;
 mod beside;
+mod budgets;
 mod calls;
 mod context;
 mod cost;
@@ -20,6 +21,7 @@ mod gap;
 mod guards;
 mod imports;
 mod inbox;
+mod kept_rules;
 mod latency;
 mod leaving;
 mod locations;
@@ -33,6 +35,7 @@ mod project;
 mod project_trust;
 mod question;
 mod recover;
+mod relations;
 mod replay;
 mod revert;
 mod rule_stacks;

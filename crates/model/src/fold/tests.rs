@@ -80,7 +80,7 @@ fn request(id: &str, part: Option<&str>) -> Request {
         metadata: Map::new(),
     };
     let call = CallRef { entry: turn(), call: "call".into(), part: part.map(PartId::new) };
-    Request { id: RequestId::new(id), time: 0, ask, call: Some(call) }
+    Request::new(RequestId::new(id), 0, ask, Some(call))
 }
 
 fn asked(request: &Request) -> Event {
@@ -242,7 +242,7 @@ fn what_a_person_would_not_trust_is_remembered() {
             always: Vec::new(),
             metadata: json!({"digest": digest}).as_object().cloned().unwrap(),
         };
-        let request = Request { id: RequestId::new("per_1"), time: 0, ask, call };
+        let request = Request::new(RequestId::new("per_1"), 0, ask, call);
         history.fold(asked(&request));
         let Request { id, call, .. } = request;
         history.fold(Event::RequestAnswered { id, call, reply, message: None, answers: None, follows: None });

@@ -4,6 +4,7 @@ use anyhow::Result;
 use everturn_engine::Engine;
 use everturn_interop::opencode::{export, v1};
 use everturn_model::SessionId;
+use everturn_model::request::{Ask, Request};
 use everturn_model::tree::Node;
 use serde_json::Value;
 
@@ -28,6 +29,11 @@ pub(super) async fn show(engine: &Engine, id: &SessionId, json: bool) -> Result<
     if session.held {
         let waiting = table::counted(session.waiting, "prompt waits", "prompts wait");
         table::line(format!("{waiting}, held; `everturn session resume {}` goes on", session.id));
+    }
+    for (of, request) in engine.requests().waiting().await? {
+        if of == *id {
+            table::line(waits_for(&request));
+        }
     }
     if let Some(revert) = &session.revert {
         table::line(format!("a revert to before {} is staged", revert.message));
@@ -59,6 +65,18 @@ pub(super) async fn show(engine: &Engine, id: &SessionId, json: bool) -> Result<
         }
     }
     Ok(())
+}
+
+/// What a session waits for, in a line.
+fn waits_for(request: &Request) -> String {
+    match &request.ask {
+        Ask::Question { .. } => "waits for the answer to a question".to_owned(),
+        Ask::Permission { permission, patterns, metadata, .. } => {
+            let note = metadata.get("note").and_then(Value::as_str).filter(|_| request.is_of_guard());
+            let note = note.map(|note| format!(": {note}")).unwrap_or_default();
+            flatten(&format!("waits for permission: {permission} ({}){note}", patterns.join(", ")))
+        }
+    }
 }
 
 fn describe(part: &Value) -> Option<String> {
