@@ -402,9 +402,8 @@ impl RunCommand {
         match answered {
             Ok(()) => {
                 if let Some(note) = note {
-                    if let Some(call) = &request.call {
-                        shown.refuse(&call.entry);
-                    }
+                    // What is asked between two turns belongs to no answer.
+                    shown.refuse(request.call.as_ref().map_or(&EntryId::from(""), |call| &call.entry));
                     table::note(note);
                 }
                 Ok(())

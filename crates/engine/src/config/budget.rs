@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::misspelling::shown;
 
 /// The budgets of a session with those that work for it, and of all sessions of a project.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Budgets {
     /// Of each session.
     pub session: Budget,
@@ -19,7 +19,7 @@ pub struct Budgets {
 }
 
 /// A budget; what is none has no limit.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Budget {
     /// How many Provider Turns.
     pub steps: Option<u64>,
@@ -185,10 +185,10 @@ mod tests {
         };
         let none = Budget { steps: Some(0), ..Budget::default() };
         let none = Budgets { session: none, project: Budget::default() };
-        check(json!(5), &[], none.clone());
-        check(json!({"sesion": {"cost": 5}}), &["sesion"], none.clone());
-        check(json!({"session": 5}), &["session"], none.clone());
-        check(json!({"session": {"money": 5}}), &["session", "money"], none.clone());
+        check(json!(5), &[], none);
+        check(json!({"sesion": {"cost": 5}}), &["sesion"], none);
+        check(json!({"session": 5}), &["session"], none);
+        check(json!({"session": {"money": 5}}), &["session", "money"], none);
         check(json!({"session": {"steps": "many"}}), &["session", "steps"], none);
         let no_money = Budget { cost: Some(Money::ZERO), ..Budget::default() };
         let no_money = Budgets { session: Budget::default(), project: no_money };

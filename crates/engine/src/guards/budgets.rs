@@ -92,7 +92,7 @@ impl BudgetGuard {
 
     /// The first budget that is used up.
     async fn pause(&self, session: &Session) -> Result<Option<BudgetPause>, Error> {
-        let budgets = self.configurations.at(Path::new(&session.directory)).await.budgets.clone();
+        let budgets = self.configurations.at(Path::new(&session.directory)).await.budgets;
         if budgets.session.is_unlimited() && budgets.project.is_unlimited() {
             return Ok(None);
         }

@@ -75,6 +75,7 @@ fn waits_for(request: &Request) -> String {
             let note = metadata.get("note").and_then(Value::as_str).filter(|_| request.is_of_guard());
             let note = note.map(|note| format!(": {note}")).unwrap_or_default();
             flatten(&format!("waits for permission: {permission} ({}){note}", patterns.join(", ")))
+                .into_owned()
         }
     }
 }
@@ -100,4 +101,33 @@ fn describe(part: &Value) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use everturn_model::budget::{BudgetMeasure, BudgetPause, BudgetScope};
+
+    use super::*;
+
+    #[test]
+    fn what_a_session_waits_for_is_one_line() {
+        let (scope, measure) = (BudgetScope::Session, BudgetMeasure::Steps);
+        let pause = BudgetPause { scope, measure, spent: 3, limit: 2, allowance: 2 };
+        assert_eq!(
+            waits_for(&Request::new("per_1".into(), 17, pause.ask(), None)),
+            "waits for permission: budget (session steps): The budget of the session is used up: 3 of 2 (steps). Shall it go \
+             on with 2 more?"
+        );
+        let ask = Ask::Permission {
+            permission: "bash".to_owned(),
+            patterns: vec!["ls".to_owned(), "echo a\nb".to_owned()],
+            always: Vec::new(),
+            metadata: everturn_model::Map::new(),
+        };
+        let shown = waits_for(&Request::new("per_1".into(), 17, ask, None));
+        assert!(
+            shown.starts_with("waits for permission: bash (ls, echo a") && shown.lines().count() == 1,
+            "{shown}"
+        );
+    }
 }

@@ -177,7 +177,8 @@ async fn a_managed_file_may_expire_and_the_bounded_output_is_the_record() {
     let (mut bench, _) = bench(small()).await;
     let result = print(&bench, &json!({"line": "line\n", "times": 500})).await;
     let file = path(&result).unwrap();
-    let eight_days_ago = SystemTime::now() - Duration::from_secs(8 * 24 * 60 * 60);
+    let now = Duration::from_millis(bench.engine.mint().now().try_into().unwrap());
+    let eight_days_ago = SystemTime::UNIX_EPOCH + now - Duration::from_secs(8 * 24 * 60 * 60);
     fs::File::options().write(true).open(&file).unwrap().set_modified(eight_days_ago).unwrap();
     assert_eq!(bench.engine.outputs().sweep().await.unwrap(), 1);
     assert!(!file.exists());
