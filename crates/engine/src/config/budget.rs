@@ -156,6 +156,11 @@ impl BudgetMistake {
         let path = ["budget"].iter().chain(path);
         Self { path: path.map(|key| (*key).to_owned()).collect(), what }
     }
+
+    /// The keys that lead to it.
+    pub(super) fn keys(&self) -> Vec<&str> {
+        self.path.iter().map(String::as_str).collect()
+    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use std::path::Path;
 use everturn_model::Map;
 use serde_json::{Value, json};
 
-use super::budget::{BudgetMistake, Budgets};
+use super::budget::Budgets;
 use super::caution::{Cautions, everything, names_in};
 use super::doubled_key::DoubledKey;
 use super::known_keys::{
@@ -244,9 +244,8 @@ impl UnheededSearch<'_> {
     }
 
     fn look_at_budget(&mut self, value: &Value) {
-        for BudgetMistake { path, what } in Budgets::read(Some(value)).1 {
-            self.note(&path.iter().map(String::as_str).collect::<Vec<_>>(), what);
-        }
+        let wrong = Budgets::read(Some(value)).1;
+        wrong.iter().for_each(|wrong| self.note(&wrong.keys(), wrong.what.clone()));
     }
 
     /// Notes that something has no effect, and which permissions it may have been meant to forbid.
