@@ -263,18 +263,23 @@ async fn a_budget_that_is_raised_meanwhile_is_not_asked_about_any_more() {
 
 #[tokio::test]
 async fn no_rule_decides_about_a_budget_and_no_approval() {
-    let config =
-        json!({"permission": {"*": "allow", "budget": "allow"}, "budget": {"session": {"steps": 1}}});
+    let rules = json!({"*": "allow", "budget": "allow", "external_directory": "ask"});
+    let config = json!({"permission": rules, "budget": {"session": {"steps": 1}}});
     let mut bench = Bench::configured(config).await;
     let request = ask(&mut bench, &looking(1, "done")).await;
-    assert_eq!(waiting(&bench).await, [(bench.session.id.clone(), request.clone())]);
-    // What somebody approves for good in another session releases it as little.
+    let waits = [(bench.session.id.clone(), request.clone())];
+    assert_eq!(waiting(&bench).await, waits);
+    // What somebody approves for good in another session releases it as little, be it a budget or not.
     let location = bench.engine.projects().location(None).await.unwrap();
     let other = bench.engine.sessions().create(&location, NewSession::default()).await.unwrap();
-    bench.engine.inbox().admit(&other.id, Prompt::text(&looking(1, "done"))).await.unwrap();
-    let second = asked(&mut bench).await;
-    reply(&bench, &second, Reply::Always).await;
-    assert_eq!(waiting(&bench).await, [(bench.session.id.clone(), request.clone())]);
+    let prompt = Prompt::text("TOOL:read:/etc/hostname\nSAY:ok");
+    bench.engine.inbox().admit(&other.id, prompt).await.unwrap();
+    for _ in 0..2 {
+        let second = asked(&mut bench).await;
+        reply(&bench, &second, Reply::Always).await;
+        assert!(waiting(&bench).await.contains(&waits[0]));
+    }
+    assert_eq!(waiting(&bench).await, waits);
     reply(&bench, &request, Reply::Once).await;
     bench.settled().await;
     assert_eq!(last(&bench).await, "assistant: done");
