@@ -13,8 +13,11 @@ use everturn_model::request::{CallRef, Request};
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::{EntryId, Event, Millis, Part, PartId, Session, SessionId};
 use everturn_store::Lease;
-use everturn_tools::{Context, Failure, Need, Output, Readable, Scope, ToolOffer, settle, settlement};
+use everturn_tools::{
+    Context, Effect, Failure, Need, Output, Readable, Scope, ToolOffer, settle, settlement,
+};
 use serde_json::Value;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
@@ -114,10 +117,15 @@ impl ToolCalls {
         Self { journal, requests, views, host: Arc::new(host) }
     }
 
-    /// Runs a call to its end. Whatever happens, there is a result.
-    pub(crate) async fn execute(self, setting: CallSurroundings, call: ToolCall) -> SettledCall {
+    /// Runs a call to its end, as soon as it has one of the turn's places. Whatever happens, there is a result.
+    pub(crate) async fn execute(
+        self,
+        setting: CallSurroundings,
+        call: ToolCall,
+        places: Arc<Semaphore>,
+    ) -> SettledCall {
         let mut span = WorkSpan::tool_call(&setting.session.id, &call.tool, &call.id);
-        let attempt = self.attempt(&setting, &call).instrument(span.span()).await;
+        let attempt = self.attempt(&setting, &call, &places).instrument(span.span()).await;
         let (result, declined, edited) = match attempt {
             Ok(parts) => parts,
             Err(error) => {
@@ -145,6 +153,7 @@ impl ToolCalls {
         &self,
         setting: &CallSurroundings,
         call: &ToolCall,
+        places: &Semaphore,
     ) -> Result<(ToolResult, bool, Vec<PathBuf>), Error> {
         let refuse = |text: &str| ToolResult::new(&call.id, &call.tool, Outcome::Error, text);
         let Some(tool) = setting.offer.get(&call.tool) else {
@@ -163,6 +172,18 @@ impl ToolCalls {
         let asked = match self.permit(setting, call, needs).await? {
             Permit::Refuse { text, declined } => return Ok((refuse(&text), declined, Vec::new())),
             Permit::Run { asked } => asked,
+        };
+        // A call that waits for a person or for a subagent takes no place from those that work.
+        let place = async {
+            match tool.effect() {
+                Effect::Repeatable => None,
+                Effect::Pure | Effect::Edit | Effect::Opaque => places.acquire().await.ok(),
+            }
+        };
+        let _place = tokio::select! {
+            biased;
+            () = setting.cancel.cancelled() => return Ok((refuse(INTERRUPTED), false, Vec::new())),
+            place = place => place,
         };
         let forecast = forecast::of(&tool, setting, call).await?;
         if asked || !forecast.is_empty() {

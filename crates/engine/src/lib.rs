@@ -37,6 +37,7 @@
 //! - `attachments`: files and resources that come with a prompt
 //! - [`drains`]: one drain for each session, wakes, interrupts
 //! - `worker`: what a drain does
+//! - `turn_places`: how many turns stream at once
 //! - `turn`: one provider turn, from promotion to its end, and what a restart does with one that was cut off
 //! - `context`: the system context of an epoch, and what changes in it
 //! - `history`: from the path to what a provider is given
@@ -100,6 +101,7 @@ mod temporary;
 mod titles;
 pub mod trash;
 mod turn;
+mod turn_places;
 mod work_span;
 mod worker;
 pub mod world;

@@ -2,17 +2,24 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use everturn_model::tool::{Outcome, ToolResult};
+use tokio::sync::Semaphore;
 use tokio::task::{Id, JoinError, JoinSet};
 use tracing::Instrument as _;
 
 use super::{CallSurroundings, SettledCall, ToolCall, ToolCalls};
 use crate::mint::Mint;
 
+/// How many tools of a turn run at once. Those that only wait for somebody else do not count.
+const TOOLS_AT_ONCE: usize = 16;
+
 /// The calls of a turn that run.
 #[derive(Debug)]
 pub(crate) struct RunningCalls {
+    /// The places of those that have been permitted.
+    places: Arc<Semaphore>,
     tasks: JoinSet<SettledCall>,
     calls: HashMap<Id, ToolCall>,
     mint: Mint,
@@ -21,12 +28,14 @@ pub(crate) struct RunningCalls {
 impl RunningCalls {
     /// None yet.
     pub(crate) fn new(mint: Mint) -> Self {
-        Self { tasks: JoinSet::new(), calls: HashMap::new(), mint }
+        let places = Arc::new(Semaphore::new(TOOLS_AT_ONCE));
+        Self { places, tasks: JoinSet::new(), calls: HashMap::new(), mint }
     }
 
     /// Starts a call.
     pub(crate) fn start(&mut self, calls: &ToolCalls, setting: CallSurroundings, call: ToolCall) {
-        let task = self.tasks.spawn(calls.clone().execute(setting, call.clone()).in_current_span());
+        let execution = calls.clone().execute(setting, call.clone(), Arc::clone(&self.places));
+        let task = self.tasks.spawn(execution.in_current_span());
         self.calls.insert(task.id(), call);
     }
 

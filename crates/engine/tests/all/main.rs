@@ -10,6 +10,7 @@
 
 mod bench;
 mod beside;
+mod bounds;
 mod calls;
 mod context;
 mod cost;
