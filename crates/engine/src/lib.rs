@@ -34,7 +34,8 @@
 //! What a prompt goes through:
 //! - [`inbox`]: admission of prompts
 //! - `bounds`: how large what comes in may be
-//! - `attachments`: files and resources that come with a prompt
+//! - `attachments`: files, folders and resources that come with a prompt
+//! - `data_url`: addresses that hold what they lead to
 //! - [`drains`]: one drain for each session, wakes, interrupts
 //! - `worker`: what a drain does
 //! - `turn_places`: how many turns stream at once
@@ -69,6 +70,7 @@ pub mod config;
 pub mod configurations;
 mod confinement;
 mod context;
+mod data_url;
 mod delegation;
 pub mod drains;
 pub mod engine;
