@@ -7,6 +7,7 @@ use everturn_model::SessionId;
 use everturn_model::tree::Node;
 use serde_json::Value;
 
+use super::state;
 use crate::plain::flatten;
 use crate::table;
 
@@ -25,9 +26,8 @@ pub(super) async fn show(engine: &Engine, id: &SessionId, json: bool) -> Result<
     if session.tokens.sum() > 0 {
         table::line(format!("{} tokens, {}", session.tokens.sum(), session.cost));
     }
-    if session.held {
-        let waiting = table::counted(session.waiting, "prompt waits", "prompts wait");
-        table::line(format!("{waiting}, held; `everturn session resume {}` goes on", session.id));
+    if let Some(line) = state::line(session) {
+        table::line(line);
     }
     if let Some(revert) = &session.revert {
         table::line(format!("a revert to before {} is staged", revert.message));
