@@ -10,7 +10,7 @@ use everturn_model::{Event, Session, SessionId};
 use everturn_testkit::within;
 use everturn_tools::{BoxFuture, Context, Effect, Failure, Need, Output, Scope, Tool};
 use serde_json::{Value, json};
-use tokio::sync::Barrier;
+use tokio::sync::Semaphore;
 
 use crate::bench::Bench;
 
@@ -139,21 +139,27 @@ async fn a_turn_that_waits_for_a_place_can_be_stopped() {
     assert_eq!(bench.model.prompts().len(), 2);
 }
 
-/// A tool whose calls wait until so many of them run.
+/// Two tools: calls of the one wait for the other, which lets them go on once so many of them run.
 #[derive(Debug)]
 struct Gathering {
-    together: Barrier,
+    gate: Semaphore,
     running: AtomicUsize,
     most: AtomicUsize,
 }
 
-impl Tool for Gathering {
+#[derive(Debug)]
+struct Gathered(Arc<Gathering>);
+
+#[derive(Debug)]
+struct Opening(Arc<Gathering>);
+
+impl Tool for Gathered {
     fn name(&self) -> &'static str {
-        "gathering"
+        "gathered"
     }
 
     fn description(&self) -> &'static str {
-        "Waits for others."
+        "Waits."
     }
 
     fn schema(&self) -> Value {
@@ -170,10 +176,47 @@ impl Tool for Gathering {
 
     fn run(&self, _: Value, _: Context) -> BoxFuture<'_, Result<Output, Failure>> {
         Box::pin(async {
-            let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
-            self.most.fetch_max(running, Ordering::SeqCst);
-            self.together.wait().await;
-            self.running.fetch_sub(1, Ordering::SeqCst);
+            let running = self.0.running.fetch_add(1, Ordering::SeqCst) + 1;
+            self.0.most.fetch_max(running, Ordering::SeqCst);
+            let _passed = self.0.gate.acquire().await;
+            self.0.running.fetch_sub(1, Ordering::SeqCst);
+            Ok(Output::default())
+        })
+    }
+}
+
+impl Tool for Opening {
+    fn name(&self) -> &'static str {
+        "opening"
+    }
+
+    fn description(&self) -> &'static str {
+        "Lets the others go on."
+    }
+
+    fn schema(&self) -> Value {
+        json!({"type": "object"})
+    }
+
+    /// As of one that acts on sessions, and may wait for them.
+    fn effect(&self) -> Effect {
+        Effect::Repeatable
+    }
+
+    fn needs(&self, _: &Value, _: &Scope) -> Result<Vec<Need>, Failure> {
+        Ok(Vec::new())
+    }
+
+    fn run(&self, _: Value, _: Context) -> BoxFuture<'_, Result<Output, Failure>> {
+        Box::pin(async {
+            while self.0.running.load(Ordering::SeqCst) < 16 {
+                tokio::task::yield_now().await;
+            }
+            // More of them would begin now.
+            for _ in 0..1_000 {
+                tokio::task::yield_now().await;
+            }
+            self.0.gate.add_permits(1_000);
             Ok(Output::default())
         })
     }
@@ -181,20 +224,20 @@ impl Tool for Gathering {
 
 #[tokio::test]
 async fn sixteen_tools_of_a_turn_run_at_once_and_the_others_after_them() {
-    // All of them did, however many the model asked for.
-    let gathering = || Gathering { together: Barrier::new(16), running: 0.into(), most: 0.into() };
-    let tool = Arc::new(gathering());
+    // All of them did, however many the model asked for. One that waits for others takes no place from them.
+    let gathering = Arc::new(Gathering { gate: Semaphore::new(0), running: 0.into(), most: 0.into() });
     let register = {
-        let tool = Arc::clone(&tool);
-        move |options: &mut Options| options.tools.register(tool).unwrap().keep()
+        let (gathered, opening) = (Gathered(Arc::clone(&gathering)), Opening(Arc::clone(&gathering)));
+        move |options: &mut Options| {
+            options.tools.register(Arc::new(gathered)).unwrap().keep();
+            options.tools.register(Arc::new(opening)).unwrap().keep();
+        }
     };
     let bench = Bench::with(|_| json!({}), register).await;
-    let calls = "JSONTOOL:gathering:{}\n".repeat(32);
-    bench.say(&format!("TOGETHER:32\n{calls}SAY:done")).await;
+    let calls = "JSONTOOL:gathered:{}\n".repeat(32);
+    bench.say(&format!("TOGETHER:33\n{calls}JSONTOOL:opening:{{}}\nSAY:done")).await;
     let transcript = bench.transcript().await;
-    assert_eq!(transcript.iter().filter(|line| line.starts_with("result: Completed")).count(), 32);
-    assert_eq!(
-        (transcript.last().unwrap().as_str(), tool.most.load(Ordering::SeqCst)),
-        ("assistant: done", 16)
-    );
+    assert_eq!(transcript.iter().filter(|line| line.starts_with("result: Completed")).count(), 33);
+    let most = gathering.most.load(Ordering::SeqCst);
+    assert_eq!((transcript.last().unwrap().as_str(), most), ("assistant: done", 16));
 }
