@@ -30,6 +30,7 @@ use commands::run::RefusedWork;
 const ENVIRONMENT: &str = "Environment:
   EVERTURN_DATA        the data folder
   EVERTURN_DATABASE    a PostgreSQL server for the sessions
+  EVERTURN_TURNS       how many turns stream at once
   EVERTURN_LOG         what is logged: warn, info, everturn_engine=debug
   EVERTURN_LOG_FORMAT  how: text or json";
 

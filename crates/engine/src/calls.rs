@@ -14,8 +14,11 @@ use everturn_model::request::{CallRef, Request};
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::{EntryId, Event, Millis, Part, PartId, Session, SessionId};
 use everturn_store::Lease;
-use everturn_tools::{Context, Failure, Need, Output, Readable, Scope, ToolOffer, settle, settlement};
+use everturn_tools::{
+    Context, Effect, Failure, Need, Output, Readable, Scope, ToolOffer, settle, settlement,
+};
 use serde_json::Value;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
@@ -116,15 +119,16 @@ impl ToolCalls {
         Self { journal, requests, views, host: Arc::new(host) }
     }
 
-    /// Runs a call to its end. Whatever happens, there is a result.
+    /// Runs a call to its end, as soon as it has one of the turn's places. Whatever happens, there is a result.
     pub(crate) async fn execute(
         self,
         setting: CallSurroundings,
         call: ToolCall,
         repeats: Option<Repetition>,
+        places: Arc<Semaphore>,
     ) -> SettledCall {
         let mut span = WorkSpan::tool_call(&setting.session.id, &call.tool, &call.id);
-        let attempt = self.attempt(&setting, &call, repeats).instrument(span.span()).await;
+        let attempt = self.attempt(&setting, &call, repeats, &places).instrument(span.span()).await;
         let (result, declined, edited) = match attempt {
             Ok(parts) => parts,
             Err(error) => {
@@ -153,6 +157,7 @@ impl ToolCalls {
         setting: &CallSurroundings,
         call: &ToolCall,
         repeats: Option<Repetition>,
+        places: &Semaphore,
     ) -> Result<(ToolResult, bool, Vec<PathBuf>), Error> {
         let refuse = |text: &str| ToolResult::new(&call.id, &call.tool, Outcome::Error, text);
         let mut setting = setting.clone();
@@ -181,6 +186,18 @@ impl ToolCalls {
             Permit::Run { asked } => asked,
         };
         let setting = &setting;
+        // A call that waits for a person or for a subagent takes no place from those that work.
+        let place = async {
+            match tool.effect() {
+                Effect::Repeatable => None,
+                Effect::Pure | Effect::Edit | Effect::Opaque => places.acquire().await.ok(),
+            }
+        };
+        let _place = tokio::select! {
+            biased;
+            () = setting.cancel.cancelled() => return Ok((refuse(INTERRUPTED), false, Vec::new())),
+            place = place => place,
+        };
         let forecast = forecast::of(&tool, setting, call).await?;
         if asked || asked_before || !forecast.is_empty() {
             // From here on the call may have had an effect, and recovery has to know.

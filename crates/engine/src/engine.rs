@@ -43,6 +43,7 @@ use crate::spending::Spending;
 use crate::titles::Titles;
 use crate::trash::Trash;
 use crate::turn::{ProviderTurns, TurnServices};
+use crate::turn_places::TurnPlaces;
 use crate::worker::Worker;
 use crate::{Config, Error};
 
@@ -263,7 +264,7 @@ impl EngineServices {
     ) -> Self {
         let FeedServices { bus, slots, waiting, busy } = base;
         let Options { paths, directory, configurations, project_files, keys, tools, .. } = options;
-        let Options { supervisor, secrets, patience, sandbox, .. } = options;
+        let Options { supervisor, secrets, patience, turns: most_turns, sandbox, .. } = options;
         let paths = Arc::new(paths);
         let lifecycle = Lifecycle::default();
         let journal = Journal::new(store.clone(), mint.clone(), bus);
@@ -347,6 +348,7 @@ impl EngineServices {
             configurations: configurations.clone(),
             guidance: guidance.clone(),
             models: models.clone(),
+            places: TurnPlaces::new(most_turns),
             mcp: mcp.clone(),
             calls,
             views,

@@ -3,7 +3,6 @@
 //! Each message names the model that said it: `llm` leaves out what only another model understands, and repairs what a
 //! crash or an edit left open.
 
-use base64::Engine as _;
 use everturn_llm::catalogue::{Modalities, Modality};
 use everturn_llm::{AnswerOrigin, Block, Content, Message};
 use everturn_model::entry::{Assistant, Body, Compaction, Shell};
@@ -13,6 +12,8 @@ use everturn_model::tool::{HostedResult, Outcome, ToolResult, ToolState};
 use everturn_model::tree::Node;
 use everturn_model::{Map, Part};
 use serde_json::Value;
+
+use crate::data_url;
 
 /// What a model takes in; nothing when nobody described it.
 pub(crate) type AcceptedContent = Option<Modalities>;
@@ -92,11 +93,9 @@ fn content(kind: &PartKind, accepted: AcceptedContent) -> Option<Content> {
         PartKind::Text { text, ignored, .. } if *ignored != Some(true) && !text.is_empty() => {
             Some(Content::Text(text.clone()))
         }
-        PartKind::File { mime, filename, url, .. } if url.starts_with("data:") => {
+        PartKind::File { mime, filename, url, .. } if data_url::is_one(url) => {
             if mime.starts_with("text/") {
-                let text = data_text(url)?;
-                let name = filename.as_deref().unwrap_or("attachment");
-                return Some(Content::Text(format!("Attached file {name}:\n{text}")));
+                return Some(Content::Text(data_url::words(filename.as_deref(), url)));
             }
             // A model that gets what it does not take refuses the whole conversation, from now on.
             if let (Some(accepted), Some(kind)) = (accepted, modality(mime))
@@ -123,15 +122,6 @@ fn modality(mime: &str) -> Option<Modality> {
         ("application", "pdf") => Some(Modality::Pdf),
         _ => None,
     }
-}
-
-fn data_text(url: &str) -> Option<String> {
-    let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
-    if !head.ends_with(";base64") {
-        return Some(data.to_owned());
-    }
-    let bytes = base64::engine::general_purpose::STANDARD.decode(data).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn lower_assistant(

@@ -34,9 +34,11 @@
 //! What a prompt goes through:
 //! - [`inbox`]: admission of prompts
 //! - `bounds`: how large what comes in may be
-//! - `attachments`: files and resources that come with a prompt
+//! - `attachments`: files, folders and resources that come with a prompt
+//! - `data_url`: addresses that hold what they lead to
 //! - [`drains`]: one drain for each session, wakes, interrupts
 //! - `worker`: what a drain does
+//! - `turn_places`: how many turns stream at once
 //! - `turn`: one provider turn, from promotion to its end, and what a restart does with one that was cut off
 //! - `context`: the system context of an epoch, and what changes in it
 //! - `history`: from the path to what a provider is given
@@ -69,6 +71,7 @@ pub mod config;
 pub mod configurations;
 mod confinement;
 mod context;
+mod data_url;
 mod delegation;
 pub mod drains;
 pub mod engine;
@@ -102,6 +105,7 @@ mod temporary;
 mod titles;
 pub mod trash;
 mod turn;
+mod turn_places;
 mod work_span;
 mod worker;
 pub mod world;

@@ -18,6 +18,9 @@ use crate::world::{System, World};
 /// for the day. A person who has not answered yet does not count.
 pub const PATIENCE: Duration = Duration::from_secs(30 * 60);
 
+/// How many turns of all sessions stream their answers at once, unless told otherwise. The others wait for a place.
+pub const TURNS: usize = 256;
+
 /// Folders that the server uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Paths {
@@ -60,6 +63,8 @@ pub struct Options {
     pub database: Option<String>,
     /// How long a subagent may show no progress before its task is given up. See [`PATIENCE`].
     pub patience: Duration,
+    /// How many turns stream their answers at once. See [`TURNS`].
+    pub turns: usize,
     /// True when nobody will listen to the bus: commits are then not shown to it.
     pub quiet: bool,
 }
@@ -93,6 +98,7 @@ impl Options {
             world: Arc::new(System),
             database: None,
             patience: PATIENCE,
+            turns: TURNS,
             quiet: false,
         }
     }

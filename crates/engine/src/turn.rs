@@ -11,6 +11,7 @@ mod files;
 mod intake;
 mod leftovers;
 mod opening;
+mod place;
 mod request;
 mod results;
 mod stream;
@@ -42,6 +43,7 @@ use crate::models::{Models, UsableModel};
 use crate::projects::{Location, Projects};
 use crate::snapshot_folders::SnapshotFolders;
 use crate::titles::Titles;
+use crate::turn_places::TurnPlaces;
 use crate::work_span::{WorkOutcome, WorkSpan};
 use crate::worker::NextWork;
 use crate::{Config, Error};
@@ -92,6 +94,7 @@ pub(crate) struct TurnServices {
     pub(crate) configurations: Configurations,
     pub(crate) guidance: Guidance,
     pub(crate) models: Models,
+    pub(crate) places: TurnPlaces,
     pub(crate) mcp: McpServers,
     pub(crate) calls: ToolCalls,
     pub(crate) budgets: BudgetGuard,

@@ -2,6 +2,7 @@
 //!
 //! - `lookup`: from what a person typed to a session, or to what they may have meant
 //! - `show`: a conversation as a person reads it
+//! - `state`: what a session does or waits for
 //! - `shelf`: the archive and the trash
 //! - `inbox`: prompts that wait
 
@@ -9,6 +10,7 @@ mod inbox;
 pub(super) mod lookup;
 mod shelf;
 mod show;
+mod state;
 
 use std::path::PathBuf;
 
@@ -229,9 +231,19 @@ fn list(sessions: &[everturn_model::Session], none: &str, json: bool) {
         table::note(none);
     } else {
         let rows = sessions.iter().map(|session| {
-            vec![session.id.to_string(), table::moment(session.time.updated), session.title.clone()]
+            let (id, updated) = (session.id.to_string(), table::moment(session.time.updated));
+            vec![id, updated, state::word(session).to_owned(), session.title.clone()]
         });
-        table::rows(&["session", "updated", "title"], rows);
+        // Most of them rest.
+        if sessions.iter().any(|session| !state::word(session).is_empty()) {
+            table::rows(&["session", "updated", "state", "title"], rows);
+        } else {
+            let rows = rows.map(|mut row| {
+                row.remove(2);
+                row
+            });
+            table::rows(&["session", "updated", "title"], rows);
+        }
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use everturn_model::Tree;
 use everturn_model::tool::{Outcome, ToolResult};
+use tokio::sync::Semaphore;
 use tokio::task::{Id, JoinError, JoinSet};
 use tracing::Instrument as _;
 
@@ -12,9 +14,14 @@ use super::{CallSurroundings, SettledCall, ToolCall, ToolCalls};
 use crate::guards::{CallRepetition, Repetition};
 use crate::mint::Mint;
 
+/// How many tools of a turn run at once. Those that only wait for somebody else do not count.
+const TOOLS_AT_ONCE: usize = 16;
+
 /// The calls of a turn that run.
 #[derive(Debug)]
 pub(crate) struct RunningCalls {
+    /// The places of those that have been permitted.
+    places: Arc<Semaphore>,
     tasks: JoinSet<SettledCall>,
     calls: HashMap<Id, ToolCall>,
     /// The calls of the conversation so far, once one of this turn was started.
@@ -25,7 +32,8 @@ pub(crate) struct RunningCalls {
 impl RunningCalls {
     /// None yet.
     pub(crate) fn new(mint: Mint) -> Self {
-        Self { tasks: JoinSet::new(), calls: HashMap::new(), repetition: None, mint }
+        let places = Arc::new(Semaphore::new(TOOLS_AT_ONCE));
+        Self { places, tasks: JoinSet::new(), calls: HashMap::new(), repetition: None, mint }
     }
 
     /// Starts a call that is in the tree, after those that came before it.
@@ -37,7 +45,9 @@ impl RunningCalls {
         call: ToolCall,
     ) {
         let repeats = self.repetition(tree, &call);
-        let task = self.tasks.spawn(calls.clone().execute(setting, call.clone(), repeats).in_current_span());
+        let places = Arc::clone(&self.places);
+        let execution = calls.clone().execute(setting, call.clone(), repeats, places);
+        let task = self.tasks.spawn(execution.in_current_span());
         self.calls.insert(task.id(), call);
     }
 

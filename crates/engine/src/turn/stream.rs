@@ -33,7 +33,8 @@ impl Turn<'_> {
         setup: TurnSetup,
         before: JoinHandle<Option<TreeId>>,
     ) -> Result<TurnEnd, Error> {
-        let mut stream = setup.call();
+        let place = self.place().await;
+        let mut stream = setup.call().holding(place);
         let mut before = Some(before);
         let mut start: Option<TreeId> = None;
         let mut intake = StreamIntake::new(setup.assistant.clone());
@@ -79,7 +80,8 @@ impl Turn<'_> {
                         match wait {
                             Some(wait) => {
                                 self.wait(tries, &error, wait).await;
-                                stream = setup.call();
+                                let place = self.place().await;
+                                stream = setup.call().holding(place);
                             }
                             None => {
                                 drop(stream);

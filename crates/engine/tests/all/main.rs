@@ -8,8 +8,10 @@
     reason = "a test that cannot go on fails; clippy.toml covers test functions but not their helpers"
 )]
 
+mod attachments;
 mod bench;
 mod beside;
+mod bounds;
 mod budgets;
 mod calls;
 mod context;

@@ -8,6 +8,7 @@ use everturn_model::request::{Ask, Request};
 use everturn_model::tree::Node;
 use serde_json::Value;
 
+use super::state;
 use crate::plain::flatten;
 use crate::table;
 
@@ -26,9 +27,8 @@ pub(super) async fn show(engine: &Engine, id: &SessionId, json: bool) -> Result<
     if session.tokens.sum() > 0 {
         table::line(format!("{} tokens, {}", session.tokens.sum(), session.cost));
     }
-    if session.held {
-        let waiting = table::counted(session.waiting, "prompt waits", "prompts wait");
-        table::line(format!("{waiting}, held; `everturn session resume {}` goes on", session.id));
+    if let Some(line) = state::line(session) {
+        table::line(line);
     }
     for (of, request) in engine.requests().waiting().await? {
         if of == *id {
