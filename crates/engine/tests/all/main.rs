@@ -21,6 +21,7 @@ mod imports;
 mod inbox;
 mod latency;
 mod leaving;
+mod lifecycle;
 mod locations;
 mod mcp;
 mod media;
