@@ -19,9 +19,11 @@
 //! - [`path`]: what a path means: its entries, its selections, its compaction cut, its results
 //! - [`copy`], [`derived_ids`]: copying entries into another session, and ids that follow from a name
 //! - [`usage`], [`money`]: tokens, prices, decimal cost
+//! - [`bill`]: what a session has spent, line by line
 //! - [`secret_shape`]: what looks like a secret in a text that is shown or logged
 //! - [`permission`]: rules, wildcards and their evaluation
 
+pub mod bill;
 pub mod copy;
 pub mod derived_ids;
 mod earlier;
