@@ -284,7 +284,6 @@ fn lists_show_what_sessions_cost() {
         assert!(row.contains(&format!("${cost:.4}")), "{row}");
         assert!(cost >= session["cost"].as_f64().unwrap(), "with its subagents: {session}");
     }
-    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
 }
 
 #[test]
@@ -309,7 +308,7 @@ fn a_run_ends_with_the_name_of_its_session() {
     let data = tempfile::tempdir().unwrap();
     let mut home = Home::new();
     home.set("EVERTURN_DATA", data.path());
-    home.run(&["run", "--model", "scripted/demo", "hello"]).success();
+    assert_eq!(home.run(&["run", "--model", "scripted/demo", "hello"]).status, Some(0));
     let title = json(&home, &LIST)[0]["title"].as_str().unwrap().to_owned();
     assert!(!title.starts_with("New session - "), "{title}");
 }
