@@ -2,6 +2,7 @@
 
 mod forecast;
 mod permission;
+mod repetition;
 mod running;
 
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ use tracing::Instrument as _;
 use crate::background::unless_stopped;
 use crate::bus::Signal;
 use crate::file_views::FileViews;
+use crate::guards::{Repetition, refusal_mark};
 use crate::host::{CallHost, HostServices};
 use crate::journal::Journal;
 use crate::requests::Requests;
@@ -115,9 +117,14 @@ impl ToolCalls {
     }
 
     /// Runs a call to its end. Whatever happens, there is a result.
-    pub(crate) async fn execute(self, setting: CallSurroundings, call: ToolCall) -> SettledCall {
+    pub(crate) async fn execute(
+        self,
+        setting: CallSurroundings,
+        call: ToolCall,
+        repeats: Option<Repetition>,
+    ) -> SettledCall {
         let mut span = WorkSpan::tool_call(&setting.session.id, &call.tool, &call.id);
-        let attempt = self.attempt(&setting, &call).instrument(span.span()).await;
+        let attempt = self.attempt(&setting, &call, repeats).instrument(span.span()).await;
         let (result, declined, edited) = match attempt {
             Ok(parts) => parts,
             Err(error) => {
@@ -145,8 +152,17 @@ impl ToolCalls {
         &self,
         setting: &CallSurroundings,
         call: &ToolCall,
+        repeats: Option<Repetition>,
     ) -> Result<(ToolResult, bool, Vec<PathBuf>), Error> {
         let refuse = |text: &str| ToolResult::new(&call.id, &call.tool, Outcome::Error, text);
+        let mut setting = setting.clone();
+        let asked_before = match self.permit_repetition(&mut setting, call, repeats).await? {
+            Permit::Refuse { text, declined } => {
+                let result = ToolResult { metadata: Some(refusal_mark()), ..refuse(&text) };
+                return Ok((result, declined, Vec::new()));
+            }
+            Permit::Run { asked } => asked,
+        };
         let Some(tool) = setting.offer.get(&call.tool) else {
             let input = setting.offer.unknown(&call.tool);
             let text = input.get("error").and_then(Value::as_str).unwrap_or("There is no such tool.");
@@ -160,12 +176,13 @@ impl ToolCalls {
             Err(failure) => return Ok((refuse(&failure.to_string()), false, Vec::new())),
         };
         let granted: Arc<[Need]> = needs.clone().into();
-        let asked = match self.permit(setting, call, needs).await? {
+        let asked = match self.permit(&mut setting, call, needs).await? {
             Permit::Refuse { text, declined } => return Ok((refuse(&text), declined, Vec::new())),
             Permit::Run { asked } => asked,
         };
+        let setting = &setting;
         let forecast = forecast::of(&tool, setting, call).await?;
-        if asked || !forecast.is_empty() {
+        if asked || asked_before || !forecast.is_empty() {
             // From here on the call may have had an effect, and recovery has to know.
             let event = Event::ToolBegun { entry: call.entry.clone(), part: call.part.clone(), forecast };
             self.journal.append_owned(&setting.lease, vec![event]).await?;

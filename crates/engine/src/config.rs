@@ -6,6 +6,7 @@
 //!
 //! # Layout
 //! - `agent_definition`: what is configured of an agent
+//! - `budget`: what may be used up before a person is asked
 //! - `caution`: what is asked for where something may have been forbidden
 //! - `discovery`: from a folder to its configuration
 //! - `doubled_key`: keys that are there twice
@@ -26,6 +27,7 @@
 //! - `unheeded`: what a file says without any effect
 
 mod agent_definition;
+mod budget;
 mod caution;
 mod discovery;
 mod doubled_key;
@@ -63,6 +65,7 @@ use serde_json::Value;
 
 use agent_definition::fold_modes;
 pub use agent_definition::{AgentDefinition, AgentRole};
+pub use budget::{Budget, Budgets};
 pub(crate) use discovery::{FoundConfig, find};
 pub use held_item::{HeldContent, HeldItem};
 pub use problem::ConfigProblem;
@@ -99,6 +102,8 @@ pub struct Config {
     pub snapshot: bool,
     /// The largest text of a tool that goes to the model whole.
     pub tool_output: OutputLimits,
+    /// What may be used up before a person is asked.
+    pub budgets: Budgets,
     /// How far programs are confined.
     pub sandbox: SandboxChoice,
     /// MCP servers.
@@ -181,6 +186,7 @@ impl Config {
             agents: BTreeMap::new(),
             snapshot: raw.get("snapshot").and_then(Value::as_bool).unwrap_or(true),
             tool_output: raw.get("tool_output").map(limits).unwrap_or_default(),
+            budgets: Budgets::read(raw.get("budget")).0,
             sandbox: SandboxChoice::default(),
             mcp: raw.get("mcp").map(mcp::ConfiguredServers::read).unwrap_or_default(),
             instructions: Vec::new(),

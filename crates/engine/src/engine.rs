@@ -19,6 +19,7 @@ use crate::delegation::{Delegation, DelegationServices};
 use crate::drains::{DrainSlots, Drains};
 use crate::feed_follower::{BusyElsewhere, FeedFollower, MissedUpdates, RestReporter};
 use crate::file_views::FileViews;
+use crate::guards::BudgetGuard;
 use crate::guidance::Guidance;
 use crate::host::HostServices;
 use crate::imports::Imports;
@@ -336,6 +337,7 @@ impl EngineServices {
         };
         let calls = ToolCalls::new(journal.clone(), requests.clone(), views.clone(), host);
         let turns = TurnServices {
+            budgets: BudgetGuard::new(store.clone(), configurations.clone(), requests.clone()),
             store: store.clone(),
             journal: journal.clone(),
             drains: drains.clone(),

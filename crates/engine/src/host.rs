@@ -76,11 +76,11 @@ impl CallHost {
             Some(request @ Request { ask: Ask::Question { questions: asked }, .. })
                 if *asked == questions =>
             {
-                self.services.requests.ask_again(session, request, None, cancel).await
+                self.services.requests.ask_again(session, request, cancel).await
             }
             _ => {
-                let caller = self.call.caller();
-                self.services.requests.ask(session, Ask::Question { questions }, caller, None, cancel).await
+                let (caller, policy) = (self.call.caller(), &self.setting.policy);
+                self.services.requests.ask(session, Ask::Question { questions }, caller, policy, cancel).await
             }
         }
     }

@@ -42,6 +42,7 @@
 //! - `history`: from the path to what a provider is given
 //! - `provider_call`: one call to a provider
 //! - `calls`: the tool calls of a turn
+//! - `guards`: what ends work that would go on for ever or cost too much
 //! - [`requests`]: permission requests, questions and their answers
 //! - `host`: what a tool may do to the session that called it
 //! - `delegation`: tasks that one session gives to another
@@ -75,6 +76,7 @@ mod error;
 mod family;
 mod feed_follower;
 mod file_views;
+mod guards;
 pub mod guidance;
 mod history;
 mod host;

@@ -33,6 +33,7 @@ use crate::configurations::Configurations;
 use crate::confinement::Confinement;
 use crate::drains::Drains;
 use crate::file_views::FileViews;
+use crate::guards::BudgetGuard;
 use crate::guidance::Guidance;
 use crate::journal::Journal;
 use crate::lifecycle::Lifecycle;
@@ -61,7 +62,7 @@ pub(crate) enum TurnEnd {
     Failed,
     /// The process is ending; the next one goes on.
     Closing,
-    /// It has not begun: what it would have promoted was changed or taken back meanwhile.
+    /// It has not begun: what it would have promoted was changed or taken back meanwhile, or a person was asked first.
     Stale,
 }
 
@@ -93,6 +94,7 @@ pub(crate) struct TurnServices {
     pub(crate) models: Models,
     pub(crate) mcp: McpServers,
     pub(crate) calls: ToolCalls,
+    pub(crate) budgets: BudgetGuard,
     pub(crate) views: FileViews,
     pub(crate) titles: Titles,
     pub(crate) confinement: Confinement,
@@ -124,11 +126,15 @@ impl ProviderTurns {
     /// Runs one turn to its end; the tree comes back as it is then, with the model that answered or would go on.
     pub(crate) async fn run(
         &self,
-        tree: Tree,
+        mut tree: Tree,
         work: NextWork,
         lease: &Lease,
         cancel: &CancellationToken,
     ) -> Result<(TurnEnd, Tree, Option<ModelRef>), Error> {
+        if self.services.budgets.ask(&mut tree, &work, cancel).await? {
+            let closing = self.services.lifecycle.is_closing();
+            return Ok((if closing { TurnEnd::Closing } else { TurnEnd::Stale }, tree, work.model));
+        }
         let mut span = WorkSpan::turn(&tree.session.id);
         let mut turn = Turn::new(&self.services, lease, cancel, tree, work);
         let end = turn.run().instrument(span.span()).await;

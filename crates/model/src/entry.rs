@@ -133,6 +133,9 @@ pub struct Assistant {
     /// The root of the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<String>,
+    /// Which turn of the session it is, counted from one. Those of earlier versions and of other programs do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<u64>,
     /// When the turn was closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed: Option<Millis>,

@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 
 use crate::bill::{self, BillLine};
+use crate::budget::{self, BudgetPause};
 use crate::entry::{Body, Entry};
 use crate::event::{Amendment, Cause, Event, Record, Seed, SessionChange};
 use crate::finish::Finish;
@@ -212,7 +213,10 @@ impl Fold<'_> {
             }
             Event::Labeled { entry } => self.insert((**entry).clone(), &[])?,
             Event::StepStarted { entry } => {
-                self.tree.session.open = true;
+                let session = &mut self.tree.session;
+                session.open = true;
+                let step = entry.body.assistant().and_then(|assistant| assistant.step);
+                session.steps = step.unwrap_or(session.steps);
                 self.append((**entry).clone(), &[])?;
             }
             Event::ToolSettled { entry, assistant, part } => {
@@ -252,6 +256,9 @@ impl Fold<'_> {
                 self.changes.requests.push(id.clone());
                 if let (Some(Reply::Reject), Some(digest)) = (reply, request.trust_digest()) {
                     self.refuse_trust(digest);
+                }
+                if let (Some(pause), Some(reply)) = (BudgetPause::of(&request), reply) {
+                    self.answer_budget(&pause, *reply);
                 }
                 if let Some(call) = call.as_ref().or(request.call.as_ref()) {
                     let given = GivenAnswer {
@@ -465,6 +472,17 @@ impl Fold<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Goes on beyond a budget, or rests until the next prompt. A budget is asked about between turns, when nothing else of
+    /// the session is open.
+    fn answer_budget(&mut self, pause: &BudgetPause, reply: Reply) {
+        let session = &mut self.tree.session;
+        match reply {
+            Reply::Once => budget::grant(&mut session.granted, pause, Some(pause.allowance)),
+            Reply::Always => budget::grant(&mut session.granted, pause, None),
+            Reply::Reject => (session.open, session.held) = (false, true),
+        }
     }
 
     fn admit(&mut self, item: &InboxItem) -> Result<(), Error> {

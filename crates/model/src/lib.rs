@@ -22,8 +22,10 @@
 //! - [`bill`]: what a session has spent, line by line
 //! - [`secret_shape`]: what looks like a secret in a text that is shown or logged
 //! - [`permission`]: rules, wildcards and their evaluation
+//! - [`budget`]: what may be used up before a person is asked
 
 pub mod bill;
+pub mod budget;
 pub mod copy;
 pub mod derived_ids;
 mod earlier;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::budget::BudgetGrant;
 use crate::finish::FileChange;
 use crate::ids::Stamp;
 use crate::permission::Rule;
@@ -260,6 +261,12 @@ pub struct Session {
     /// for again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused_trust: Vec<String>,
+    /// How many Provider Turns began here. Those of earlier versions are not counted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub steps: u64,
+    /// What was granted beyond a budget.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub granted: Vec<BudgetGrant>,
     /// The newest Context Epoch on the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<EntryId>,
@@ -332,6 +339,8 @@ impl Session {
             parked: false,
             foreign_rules: None,
             refused_trust: Vec::new(),
+            steps: 0,
+            granted: Vec::new(),
             epoch: None,
             compaction: None,
             tokens: Tokens::default(),

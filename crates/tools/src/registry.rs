@@ -39,8 +39,16 @@ use crate::{invalid, websearch};
 
 /// Kinds of permission that are not names of tools; a tool of that name would be allowed by rules that mean something
 /// else.
-pub const RESERVED: [&str; 7] =
-    ["external_directory", "doom_loop", LOCAL_NETWORK, NETWORK, OUTSIDE, PROTECTED, "project_trust"];
+pub const RESERVED: [&str; 8] = [
+    "budget",
+    "external_directory",
+    "doom_loop",
+    LOCAL_NETWORK,
+    NETWORK,
+    OUTSIDE,
+    PROTECTED,
+    "project_trust",
+];
 
 /// The longest name a tool may have.
 const NAME_MAX: usize = 64;

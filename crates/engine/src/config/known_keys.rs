@@ -25,6 +25,7 @@ pub(super) const TOP: KeyLevel = KeyLevel {
         "attachment",
         "autoshare",
         "autoupdate",
+        "budget",
         "command",
         "compaction",
         "default_agent",

@@ -136,6 +136,8 @@ pub(super) fn take_apart(values: Map) -> ProjectRequest {
                 let restricts = sandbox_choice::restricts(&value);
                 request.put(&["sandbox"], value, restricts);
             }
+            // It counts beside the person's own: the lower one applies.
+            ("budget", value) => request.put(&["budget"], value, true),
             (looks, value) if LOOKS.contains(&looks) => {
                 let harmless = !placeholders::are_in(&value);
                 request.put(&[looks], value, harmless);

@@ -15,6 +15,7 @@ use std::path::Path;
 use everturn_model::Map;
 use serde_json::{Value, json};
 
+use super::budget::Budgets;
 use super::caution::{Cautions, everything, names_in};
 use super::doubled_key::DoubledKey;
 use super::known_keys::{
@@ -88,6 +89,7 @@ pub(super) fn find(values: &Map, doubled: &[DoubledKey], context: &UnheededConte
             "tools" => search.look_at_tools(&path, value),
             "agent" | "mode" => search.look_at_agents(key, value),
             "sandbox" => search.look_at_sandbox(value),
+            "budget" => search.look_at_budget(value),
             _ => search.look_at_key(&TOP, &path, value),
         }
     }
@@ -239,6 +241,11 @@ impl UnheededSearch<'_> {
             self.note(&path, format!("{}{ASKED}", mistake.what));
             self.be_careful(names_in(&meant));
         }
+    }
+
+    fn look_at_budget(&mut self, value: &Value) {
+        let wrong = Budgets::read(Some(value)).1;
+        wrong.iter().for_each(|wrong| self.note(&wrong.keys(), wrong.what.clone()));
     }
 
     /// Notes that something has no effect, and which permissions it may have been meant to forbid.

@@ -30,6 +30,7 @@ use crate::calls::{
     CallSurroundings, EditVerdict, INTERRUPTED, RunningCalls, SettledCall, ToolCall, UNKNOWN,
 };
 use crate::delegation::delegate_of;
+use crate::requests::kept_policy;
 use crate::worker::NextWork;
 
 const CUT_OFF: &str = "The server ended while this answer was being written.";
@@ -244,7 +245,7 @@ impl ProviderTurns {
                 }
                 Remedy::Applied(call) => edits.settled(turn, call),
                 Remedy::Run(call) => {
-                    running.start(&self.services.calls, self.setting(turn).await?, call);
+                    running.start(&self.services.calls, self.setting(turn, &call).await?, &turn.tree, call);
                     continue;
                 }
             };
@@ -264,7 +265,7 @@ impl ProviderTurns {
         Ok(Some(declined))
     }
 
-    async fn setting(&self, turn: &Turn<'_>) -> Result<CallSurroundings, Error> {
+    async fn setting(&self, turn: &Turn<'_>, call: &ToolCall) -> Result<CallSurroundings, Error> {
         let session = turn.session();
         let location = self.services.projects.location(Some(&session.directory)).await?;
         let open = open_assistant(&turn.tree).and_then(|id| turn.tree.node(&id));
@@ -273,7 +274,8 @@ impl ProviderTurns {
         let config = self.services.configurations.at(&location.directory).await;
         let registry = self.services.mcp.registry(&config, &location, turn.cancel).await;
         let agents = config.agents();
-        let policy = agent.map_or_else(|| agents.policy(session), |name| agents.policy_of(&name, session));
+        let now = agent.map_or_else(|| agents.policy(session), |name| agents.policy_of(&name, session));
+        let policy = call.waiting.as_ref().map_or_else(|| now.clone(), |request| kept_policy(request, &now));
         Ok(CallSurroundings {
             session: Arc::new(turn.session().clone()),
             scope: Arc::new(self.services.scope(&location, &config, &policy, session).await),

@@ -95,8 +95,8 @@ impl TurnOpening {
     }
 
     fn start(&mut self, assistant: Assistant) -> EntryId {
-        let answers = self.answers.clone();
-        let entry = self.entry(Body::Assistant(Assistant { answers, ..assistant }));
+        let (answers, step) = (self.answers.clone(), Some(self.session.steps + 1));
+        let entry = self.entry(Body::Assistant(Assistant { answers, step, ..assistant }));
         let id = entry.id.clone();
         self.events.push(Event::StepStarted { entry: Box::new(entry) });
         id

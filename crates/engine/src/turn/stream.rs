@@ -70,7 +70,7 @@ impl Turn<'_> {
                     }
                     Some(Ok(delta)) => {
                         for call in intake.take(self, delta).await? {
-                            calls.start(&self.services.calls, setup.setting.clone(), call);
+                            calls.start(&self.services.calls, setup.setting.clone(), &self.tree, call);
                         }
                     }
                     Some(Err(error)) => {

@@ -10,6 +10,7 @@
 
 mod bench;
 mod beside;
+mod budgets;
 mod calls;
 mod context;
 mod cost;
@@ -17,8 +18,10 @@ mod edits;
 mod file_views;
 mod forks;
 mod gap;
+mod guards;
 mod imports;
 mod inbox;
+mod kept_rules;
 mod latency;
 mod leaving;
 mod lifecycle;
@@ -33,6 +36,7 @@ mod project;
 mod project_trust;
 mod question;
 mod recover;
+mod relations;
 mod replay;
 mod revert;
 mod rule_stacks;

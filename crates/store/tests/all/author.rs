@@ -318,7 +318,7 @@ impl Author {
                 let (permission, patterns, always) = ("bash".to_owned(), vec![text], Vec::new());
                 let ask = Ask::Permission { permission, patterns, always, metadata: Map::new() };
                 let id = RequestId::mint(self.stamp(), self.chance.bytes());
-                Event::RequestAsked { request: Box::new(Request { id, time: TIME, ask, call: None }) }
+                Event::RequestAsked { request: Box::new(Request::new(id, TIME, ask, None)) }
             }
         }
     }

@@ -192,7 +192,7 @@ pub(crate) fn permission(id: &str) -> Request {
         always: Vec::new(),
         metadata: Map::new(),
     };
-    Request { id: RequestId::new(id), time: NOW, ask, call: None }
+    Request::new(RequestId::new(id), NOW, ask, None)
 }
 
 pub(crate) fn asked(request: &Request) -> NewEvent {

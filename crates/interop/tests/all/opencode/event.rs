@@ -154,21 +154,21 @@ impl Replay {
             }
             "permission.asked" => {
                 let texts = |key: &str| serde_json::from_value(body[key].clone()).unwrap();
-                let request = Box::new(Request {
-                    id: RequestId::new(body["id"].as_str().unwrap()),
-                    time: 1,
-                    ask: Ask::Permission {
+                let request = Box::new(Request::new(
+                    RequestId::new(body["id"].as_str().unwrap()),
+                    1,
+                    Ask::Permission {
                         permission: body["permission"].as_str().unwrap().to_owned(),
                         patterns: texts("patterns"),
                         always: texts("always"),
                         metadata: body["metadata"].as_object().unwrap().clone(),
                     },
-                    call: Some(CallRef {
+                    Some(CallRef {
                         entry: EntryId::new(body["tool"]["messageID"].as_str().unwrap()),
                         call: body["tool"]["callID"].as_str().unwrap().to_owned(),
                         part: None,
                     }),
-                });
+                ));
                 self.commit(1, Event::RequestAsked { request }, vec![told]);
             }
             "permission.replied" => {

@@ -1,0 +1,3 @@
+//! What the specification says of how things relate, one test for each sentence.
+
+mod outputs;
