@@ -369,7 +369,7 @@ impl EngineServices {
         Self {
             imports: Imports::new(store.clone(), projects.clone()),
             trash: Trash::new(store.clone(), journal.clone(), drains.clone(), outputs.clone()),
-            spending: Spending::new(store.clone(), projects.clone()),
+            spending: Spending::new(store.clone(), projects.clone(), journal.mint().clone()),
             recovery: Recovery::new(store, projects.clone(), drains.clone()),
             lifecycle,
             journal,

@@ -15,7 +15,7 @@ use crate::finish::Finish;
 use crate::inbox::{Delivery, InboxItem};
 use crate::permission::Rule;
 use crate::request::{CallRef, Reply, Request};
-use crate::session::{ForkOrigin, Revert, Session, Summary};
+use crate::session::{ForkOrigin, ModelRef, Revert, Session, Summary};
 use crate::subject::Subject;
 use crate::todo::Todo;
 use crate::tool::FileForecast;
@@ -519,6 +519,9 @@ catalogue! {
     UsageRecorded = "usage.recorded" v 1 {
         /// For what.
         source: String,
+        /// By which model.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<ModelRef>,
         /// What it used.
         tokens: Tokens,
         /// What that cost.

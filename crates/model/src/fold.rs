@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 
+use crate::bill::{self, BillLine};
 use crate::budget::{self, BudgetPause};
 use crate::entry::{Body, Entry};
 use crate::event::{Amendment, Cause, Event, Record, Seed, SessionChange};
@@ -14,7 +15,7 @@ use crate::inbox::{Delivery, InboxItem};
 use crate::part::{PartKind, Span};
 use crate::path::{self, PathState};
 use crate::request::{CallRef, GivenAnswer, LastRequest, OpenCall, Reply};
-use crate::session::{REFUSED_TRUST_LIMIT, RULE_LIMIT, Session, Summary};
+use crate::session::{ModelRef, REFUSED_TRUST_LIMIT, RULE_LIMIT, Session, Summary};
 use crate::tool::{IllegalTransition, ToolState};
 use crate::tree::{Node, Tree};
 use crate::{EntryId, Millis, Part, PartId, RequestId};
@@ -78,6 +79,8 @@ pub struct Changes {
     pub requests: Vec<RequestId>,
     /// Whether the task list changed.
     pub todos: bool,
+    /// What was used, as lines of the session's bill. A line that is there already under its number is replaced.
+    pub bill: Vec<BillLine>,
 }
 
 /// Begins a tree from the first event of a log.
@@ -110,7 +113,8 @@ pub fn replay<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<Optio
 /// # Errors
 /// When the event does not fit the tree; the tree may then be half changed and must be discarded.
 pub fn apply(tree: &mut Tree, record: &Record) -> Result<Changes, Error> {
-    let mut fold = Fold { tree, time: record.time, name: record.event.name(), changes: Changes::default() };
+    let (name, changes) = (record.event.name(), Changes::default());
+    let mut fold = Fold { tree, seq: record.seq, time: record.time, name, changes };
     fold.event(record)?;
     let changes = fold.changes;
     let session = &mut tree.session;
@@ -122,6 +126,7 @@ pub fn apply(tree: &mut Tree, record: &Record) -> Result<Changes, Error> {
 
 struct Fold<'t> {
     tree: &'t mut Tree,
+    seq: u64,
     time: Millis,
     name: &'static str,
     changes: Changes,
@@ -137,7 +142,13 @@ impl Fold<'_> {
                 self.tree.session.origin = Some(origin.clone());
                 self.seed(seed)?;
             }
-            Event::SessionImported { seed, .. } => self.seed(seed)?,
+            Event::SessionImported { seed, .. } => {
+                // What the session spent before is what it came with, as long as nothing else is in its log.
+                if record.seq == 1 {
+                    self.changes.bill = BillLine::of_import(&self.tree.session, seed);
+                }
+                self.seed(seed)?;
+            }
             Event::SessionChanged { changes } => self.change_session(changes)?,
             Event::SessionMoved { project, directory, path, .. } => {
                 let session = &mut self.tree.session;
@@ -263,7 +274,9 @@ impl Fold<'_> {
                     });
                 }
             }
-            Event::UsageRecorded { tokens, cost, .. } => self.spend(tokens, *cost),
+            Event::UsageRecorded { source, model, tokens, cost } => {
+                self.spend(source, model.clone(), tokens, *cost);
+            }
             Event::InterruptRequested {} => {
                 let session = &mut self.tree.session;
                 session.interrupts += 1;
@@ -308,6 +321,7 @@ impl Fold<'_> {
                 let found = self.entry(id)?;
                 let Some(assistant) = found.body.assistant_mut() else { return Err(self.unfit(id)) };
                 let (before, spent) = (assistant.tokens, assistant.cost);
+                let model = assistant.model.clone();
                 assistant.finish = Some(finish.clone());
                 assistant.tokens = *tokens;
                 assistant.cost = *cost;
@@ -318,7 +332,7 @@ impl Fold<'_> {
                 session.open = *finish == Finish::ToolCalls && !declined;
                 session.tokens = session.tokens.minus(&before).plus(tokens);
                 session.cost = session.cost - spent + *cost;
-                self.spend(tokens, *cost);
+                self.spend(bill::TURN, model, tokens, *cost);
                 for part in parts {
                     self.add_part(id, part)?;
                 }
@@ -706,10 +720,14 @@ impl Fold<'_> {
         Ok(item)
     }
 
-    fn spend(&mut self, tokens: &crate::Tokens, cost: crate::Money) {
+    /// Everything that is billed comes through here: into the sum, and as a line of the bill.
+    fn spend(&mut self, source: &str, model: Option<ModelRef>, tokens: &crate::Tokens, cost: crate::Money) {
         let spent = &mut self.tree.session.spent;
+        let before = *spent;
         spent.tokens = spent.tokens.plus(tokens);
         spent.cost += cost;
+        let at = (self.seq, self.time);
+        self.changes.bill.extend(BillLine::of_event(at, source, model, &before, spent));
     }
 
     fn unfit(&self, id: &EntryId) -> Error {

@@ -19,10 +19,12 @@
 //! - [`path`]: what a path means: its entries, its selections, its compaction cut, its results
 //! - [`copy`], [`derived_ids`]: copying entries into another session, and ids that follow from a name
 //! - [`usage`], [`money`]: tokens, prices, decimal cost
+//! - [`bill`]: what a session has spent, line by line
 //! - [`secret_shape`]: what looks like a secret in a text that is shown or logged
 //! - [`permission`]: rules, wildcards and their evaluation
 //! - [`budget`]: what may be used up before a person is asked
 
+pub mod bill;
 pub mod budget;
 pub mod copy;
 pub mod derived_ids;

@@ -277,7 +277,7 @@ pub struct Session {
     #[serde(default)]
     pub tokens: Tokens,
     /// Cost of the path.
-    #[serde(default)]
+    #[serde(default, with = "crate::money::exact")]
     pub cost: Money,
     /// Tokens and cost of everything that ever ran here; never falls.
     #[serde(default)]
@@ -294,7 +294,7 @@ pub struct Spent {
     #[serde(default)]
     pub tokens: Tokens,
     /// Their cost.
-    #[serde(default)]
+    #[serde(default, with = "crate::money::exact")]
     pub cost: Money,
 }
 

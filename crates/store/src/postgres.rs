@@ -109,6 +109,7 @@ macro_rules! write {
 }
 
 // Behind the macros that they use.
+mod bill;
 pub(crate) mod feed;
 mod upkeep;
 

@@ -4,6 +4,7 @@
 //! waiting). Readers have connections of their own. Several processes may share one file: every write transaction is
 //! `BEGIN IMMEDIATE`, and the lease of a session decides who may run it.
 
+mod bill;
 pub(crate) mod copy;
 pub(crate) mod feed;
 mod index;

@@ -41,7 +41,7 @@ fn help_names_the_commands() {
         help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     let names: Vec<&str> = commands.filter_map(|line| line.split_whitespace().next()).collect();
     let expected = [
-        "serve", "run", "demo", "models", "auth", "trust", "mcp", "session", "trash", "usage", "import",
+        "serve", "run", "demo", "models", "auth", "trust", "mcp", "session", "trash", "stats", "import",
         "inspect", "doctor", "backup", "restore", "scrub",
     ];
     assert_eq!(names, expected.into_iter().chain(["help"]).collect::<Vec<_>>());

@@ -26,6 +26,7 @@ mod inbox;
 mod kept_rules;
 mod latency;
 mod leaving;
+mod lifecycle;
 mod locations;
 mod mcp;
 mod media;

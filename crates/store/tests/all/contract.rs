@@ -1,6 +1,7 @@
 //! The contract of the store, promise by promise, on both engines.
 
 mod appends;
+mod bills;
 mod blobs;
 mod concurrency;
 mod cursors;

@@ -213,7 +213,7 @@ pub(crate) fn changed(change: SessionChange) -> NewEvent {
 }
 
 pub(crate) fn used(tokens: Tokens, cost: Money) -> NewEvent {
-    new(Event::UsageRecorded { source: "title".to_owned(), tokens, cost })
+    new(Event::UsageRecorded { source: "title".to_owned(), model: None, tokens, cost })
 }
 
 /// An event that fits no session: it takes back a prompt that nobody gave.

@@ -317,7 +317,7 @@ impl Story {
             31 => {
                 let tokens = Tokens { input: u64::from(a), reasoning: u64::from(b), ..Tokens::default() };
                 let cost = Money::from_f64(f64::from(a) / 100_000.0);
-                Event::UsageRecorded { source: "title".into(), tokens, cost }
+                Event::UsageRecorded { source: "title".into(), model: None, tokens, cost }
             }
             32 => {
                 // Sometimes long enough to be kept apart.

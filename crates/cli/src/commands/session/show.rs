@@ -27,6 +27,16 @@ pub(super) async fn show(engine: &Engine, id: &SessionId, json: bool) -> Result<
     if session.tokens.sum() > 0 {
         table::line(format!("{} tokens, {}", session.tokens.sum(), session.cost));
     }
+    // Answers that were taken back, titles and subagents cost something too.
+    let spent = engine.spending().of_families(vec![id.clone()]).await?.remove(id).unwrap_or_default();
+    if (spent.tokens.sum(), spent.cost) != (session.tokens.sum(), session.cost) {
+        table::line(format!("{} tokens, {} with all that is not shown here", spent.tokens.sum(), spent.cost));
+    }
+    let changes = conversation.changes();
+    if changes.files > 0 {
+        let files = table::counted(changes.files, "file", "files");
+        table::line(format!("+{} -{} lines in {files}", changes.additions, changes.deletions));
+    }
     if let Some(line) = state::line(session) {
         table::line(line);
     }
