@@ -11,6 +11,7 @@
 //! before and once after.
 
 mod child;
+mod losses;
 mod place;
 mod remains;
 mod stories;
@@ -95,7 +96,9 @@ fn sample(places: Vec<CutPlace>) -> Vec<CutPlace> {
     while !missing.is_empty() {
         let gain = |place: &&CutPlace| gained(place).filter(|gain| missing.contains(gain)).count();
         let Some(best) = places.iter().rev().max_by_key(gain) else { break };
-        gained(best).for_each(|gain| drop(missing.remove(&gain)));
+        gained(best).for_each(|gain| {
+            missing.remove(&gain);
+        });
         chosen.push(best.clone());
     }
     chosen

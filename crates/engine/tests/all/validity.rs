@@ -3,14 +3,14 @@
 //! Random operations on real sessions: prompts with and without tools to models of all four protocols, interrupts, failures,
 //! answers that are cut off, rejections, restarts in the middle, reverts, messages taken out, the end of the path put
 //! anywhere in the tree. Then each protocol is asked once more, and all requests so far are held against the
-//! [`rules`] of their services.
+//! rules of their services.
 
 mod operations;
-pub(crate) mod rules;
 
 use std::collections::BTreeSet;
 
 use everturn_model::tree::Tree;
+use everturn_testkit::request_rules;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
@@ -61,7 +61,7 @@ async fn check(operations: &[SessionOperation]) -> Result<(), TestCaseError> {
         check_secrets(&tree, provider, "one", requests.last().unwrap())?;
         prop_assert!(!tree.session.open, "the session does not come to rest");
     }
-    let faults: Vec<_> = bench.model.arrivals().iter().flat_map(rules::broken).collect();
+    let faults: Vec<_> = bench.model.arrivals().iter().flat_map(request_rules::broken).collect();
     prop_assert_eq!(&faults, &Vec::<String>::new());
     Ok(())
 }

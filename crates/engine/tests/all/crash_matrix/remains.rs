@@ -19,12 +19,11 @@ use everturn_model::part::PartKind;
 use everturn_model::request::{Ask, Reply};
 use everturn_model::tool::Outcome;
 use everturn_model::{Body, EntryId, Event, Part, Record, Session, SessionId, Tree, fold};
-use everturn_testkit::within;
+use everturn_testkit::{request_rules, within};
 
 use super::child::Life;
 use super::place::Ground;
 use super::stories::Story;
-use crate::validity::rules;
 
 /// The last prompt of each session.
 const LAST: &str = "SAY:the last word";
@@ -76,7 +75,7 @@ pub(super) fn check(ground: &Ground, lives: &[Life], title: &str) {
             check_calls(&tree, log, title);
             check_ledger(log, &ground.ledger(), title);
         }
-        let faults: Vec<_> = ground.model.arrivals().iter().flat_map(rules::broken).collect();
+        let faults: Vec<_> = ground.model.arrivals().iter().flat_map(request_rules::broken).collect();
         assert_eq!(faults, Vec::<String>::new(), "{title}");
         within("the engine to close", engine.close()).await;
     });
@@ -86,13 +85,13 @@ pub(super) fn check(ground: &Ground, lives: &[Life], title: &str) {
 }
 
 /// All sessions, those of tasks too.
-async fn all(engine: &Engine) -> Vec<Session> {
+pub(super) async fn all(engine: &Engine) -> Vec<Session> {
     let filter = Filter { archived: ArchivedSessions::Included, limit: Some(100), ..Filter::default() };
     engine.sessions().list(filter).await.unwrap()
 }
 
 /// Answers whatever is asked until no session works. What a stop holds rests.
-async fn at_rest(engine: &Engine, title: &str) {
+pub(super) async fn at_rest(engine: &Engine, title: &str) {
     let rest = async {
         loop {
             for (_, request) in engine.requests().waiting().await.unwrap() {

@@ -6,15 +6,17 @@ mod anthropic;
 mod chat;
 mod gemini;
 mod responses;
+#[cfg(test)]
 mod tests;
 
 use std::collections::HashSet;
 
-use everturn_testkit::model_server::ArrivedRequest;
 use serde_json::Value;
 
+use crate::model_server::ArrivedRequest;
+
 /// What a request says wrong; empty when it is valid.
-pub(crate) fn broken(request: &ArrivedRequest) -> Vec<String> {
+pub fn broken(request: &ArrivedRequest) -> Vec<String> {
     let mut faults = Faults::default();
     let body = &request.body;
     match request.path.as_str() {

@@ -1,9 +1,9 @@
 //! The rules notice what breaks them: each of these requests is valid, and not any more with one change.
 
-use everturn_testkit::model_server::ArrivedRequest;
 use serde_json::{Value, json};
 
 use super::broken;
+use crate::model_server::ArrivedRequest;
 
 fn arrived(path: &str, body: &Value) -> ArrivedRequest {
     ArrivedRequest {
