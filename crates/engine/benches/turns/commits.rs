@@ -18,24 +18,38 @@ pub(crate) fn count(data: &Path) -> usize {
     own.filter(|at| number(at + 4) != 0).count()
 }
 
-/// What the commit of one event takes, in the middle of many.
-pub(crate) async fn time(rounds: usize) -> Duration {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(Options::folder(folder.path(), "own_bench")).await.unwrap();
-    let id = SessionId::new("ses_benchbenchbenchbenchbench0");
-    let session = Box::new(Session::new(id.clone(), "global", "/srv", "t", "1", 0));
-    let append = async |number: usize, event: Event| {
-        let new = NewEvent { id: EventId::new(format!("evt_{number:026}")), time: 0, event };
-        store.append(&id, Authority::Open, vec![new]).await.unwrap();
-    };
-    append(0, Event::SessionCreated { session }).await;
-    let mut times = Vec::new();
-    for number in 1..=rounds {
-        let began = Instant::now();
-        append(number, Event::TodoUpdated { todos: Vec::new() }).await;
-        times.push(began.elapsed());
+/// A store in which nothing happens but commits of one event.
+pub(crate) struct CommitClock {
+    store: Store,
+    session: SessionId,
+    number: usize,
+    _folder: tempfile::TempDir,
+}
+
+impl CommitClock {
+    pub(crate) async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(Options::folder(folder.path(), "own_bench")).await.unwrap();
+        let id = SessionId::new("ses_benchbenchbenchbenchbench0");
+        let session = Box::new(Session::new(id.clone(), "global", "/srv", "t", "1", 0));
+        let mut clock = Self { store, session: id, number: 0, _folder: folder };
+        clock.append(Event::SessionCreated { session }).await;
+        clock
     }
-    median(&mut times)
+
+    async fn append(&mut self, event: Event) {
+        let id = EventId::new(format!("evt_{:026}", self.number));
+        self.number += 1;
+        let new = NewEvent { id, time: 0, event };
+        self.store.append(&self.session, Authority::Open, vec![new]).await.unwrap();
+    }
+
+    /// What one takes.
+    pub(crate) async fn time(&mut self) -> Duration {
+        let began = Instant::now();
+        self.append(Event::TodoUpdated { todos: Vec::new() }).await;
+        began.elapsed()
+    }
 }
 
 pub(crate) fn median(times: &mut [Duration]) -> Duration {

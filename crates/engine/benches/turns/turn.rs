@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::commits::{self, median};
+use crate::commits::{self, CommitClock, median};
 use crate::ground::Ground;
 
 /// How often each is played.
@@ -28,14 +28,16 @@ pub(crate) async fn measure() {
         let now = commits::count(counted.data.path());
         (*count, before) = (now - before, now);
     }
-    let mut commit = Vec::new();
+    let (mut clock, mut commit) = (CommitClock::new().await, Vec::new());
     for _ in 0..ROUNDS {
         for (times, script) in times.iter_mut().zip(["./text.json", "./twice.json", "./bash.json"]) {
             // Not in one session, which would grow.
             let session = ground.session("bench").await;
             times.push(ground.play(&session, script).await);
         }
-        commit.push(commits::time(5).await);
+        for _ in 0..9 {
+            commit.push(clock.time().await);
+        }
     }
     let commit = median(&mut commit);
     println!("A commit takes {}; {ROUNDS} rounds, medians.", milliseconds(commit));

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::bench::Bench;
 use crate::replay::polyglot;
-use operations::{PROVIDERS, SessionOperation, operation};
+use operations::{PROVIDERS, SessionOperation, operation, say};
 
 /// How many sessions are tried.
 fn cases() -> u32 {
@@ -54,7 +54,7 @@ async fn check(operations: &[SessionOperation]) -> Result<(), TestCaseError> {
     }
     for provider in PROVIDERS {
         let asked = bench.model.prompts().len();
-        bench.say_to(provider, "one", "SAY:checked").await;
+        say(&bench, provider, "one", "SAY:checked").await;
         let tree = bench.engine.sessions().tree(&bench.session.id).await.unwrap();
         let requests = bench.model.prompts();
         prop_assert!(requests.len() > asked, "{} is not asked", provider);
@@ -67,7 +67,7 @@ async fn check(operations: &[SessionOperation]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(Config { cases: cases(), max_shrink_iters: 60, ..Config::default() })]
+    #![proptest_config(Config { cases: cases(), max_shrink_iters: 60, max_shrink_time: 60_000, ..Config::default() })]
 
     #[test]
     fn the_next_request_is_valid_whatever_happened(operations in vec(operation(), 1..9)) {

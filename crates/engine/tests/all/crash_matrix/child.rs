@@ -37,7 +37,7 @@ pub(super) struct Cut {
 pub(super) struct Task {
     pub(super) story: Story,
     /// Whether another process has played the beginning.
-    pub(super) second: bool,
+    pub(super) later: bool,
     pub(super) surroundings: Surroundings,
     pub(super) cut: Option<Cut>,
 }
@@ -92,7 +92,7 @@ pub(super) fn live() {
         options.commit_hook = Some(hook(task.cut));
         let engine = Engine::open(options).await.unwrap();
         let actor = Actor::new(engine.clone(), task.surroundings);
-        task.story.play(actor, task.second).await;
+        task.story.play(actor, task.later).await;
         engine.close().await;
     });
 }

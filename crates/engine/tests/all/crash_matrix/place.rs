@@ -43,7 +43,7 @@ pub(super) struct Surroundings {
 impl Ground {
     /// Ground for a story. The number chooses the protocol of its model, so that all four are met.
     pub(super) fn new(kind: StoreKind, story: Story, number: usize) -> Self {
-        let provider = ["chat", "messages", "responses", "gemini"][number % 4];
+        let provider = ["messages", "chat", "gemini", "responses"][number % 4];
         let database = (kind == StoreKind::Postgres).then(|| Postgres::shared().database());
         Self {
             story,
@@ -67,16 +67,20 @@ impl Ground {
 
     /// Plays the story in a process of its own, until its end or until it is cut.
     pub(super) fn live(&self, cut: Option<Cut>) -> Life {
-        if let Some(first) = self.story.first_cut() {
-            assert!(self.run(false, Some(first)).was_cut, "{:?} does not begin", self.story);
-            return self.run(true, cut);
+        let earlier = self.story.earlier_cuts();
+        for (number, cut) in earlier.iter().enumerate() {
+            assert!(
+                self.run(number > 0, Some(cut.clone())).was_cut,
+                "{:?} does not begin: {cut:?}",
+                self.story
+            );
         }
-        self.run(false, cut)
+        self.run(!earlier.is_empty(), cut)
     }
 
-    fn run(&self, second: bool, cut: Option<Cut>) -> Life {
+    fn run(&self, later: bool, cut: Option<Cut>) -> Life {
         let expects_cut = cut.is_some();
-        let task = Task { story: self.story, second, surroundings: self.surroundings(), cut };
+        let task = Task { story: self.story, later, surroundings: self.surroundings(), cut };
         let errors = tempfile::NamedTempFile::new().unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "crash_matrix::child", "--nocapture", "--test-threads=1"]);

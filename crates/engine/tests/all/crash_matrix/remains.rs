@@ -32,7 +32,7 @@ const LAST: &str = "SAY:the last word";
 pub(super) fn check(ground: &Ground, lives: &[Life], title: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        ["talk", "stop"].iter().for_each(|name| ground.model.release(name));
+        ["talk", "stop", "begun"].iter().for_each(|name| ground.model.release(name));
         let moved = ground.repo.path().with_extension("moved");
         if moved.exists() {
             std::fs::rename(&moved, ground.repo.path()).unwrap();
@@ -105,9 +105,8 @@ pub(super) async fn at_rest(engine: &Engine, title: &str) {
             }
             let sessions = all(engine).await;
             let works = |session: &Session| {
-                engine.drains().is_running(&session.id)
-                    || session.open
-                    || (session.waiting > 0 && !session.held)
+                let has_work = session.open || (session.waiting > 0 && !session.held);
+                engine.drains().is_running(&session.id) || (has_work && !session.parked)
             };
             if !sessions.iter().any(works) {
                 return;

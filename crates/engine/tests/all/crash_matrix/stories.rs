@@ -42,10 +42,14 @@ pub(super) enum Story {
     Arrival,
     /// Another process was killed while a command ran, and this one takes its session over.
     Takeover,
+    /// This one takes over what another has begun to say, and ends in an orderly way before it is said.
+    Leaving,
+    /// Three processes were killed while they took a session over, and this one is the fourth.
+    Parking,
 }
 
 impl Story {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::Talk,
         Self::Tools,
         Self::Requests,
@@ -57,16 +61,26 @@ impl Story {
         Self::Failures,
         Self::Arrival,
         Self::Takeover,
+        Self::Leaving,
+        Self::Parking,
     ];
 
-    /// Where the process is killed that plays the beginning, in a story of two.
-    pub(super) fn first_cut(self) -> Option<Cut> {
-        let cut = Cut { event: "tool.settled".into(), nth: 1, moment: Moment::Before };
-        (self == Self::Takeover).then_some(cut)
+    /// Where the processes are killed that come before the one that is looked at.
+    pub(super) fn earlier_cuts(self) -> Vec<Cut> {
+        let cut = |event: &str, nth, moment| Cut { event: event.into(), nth, moment };
+        match self {
+            Self::Takeover => vec![cut("tool.settled", 1, Moment::Before)],
+            Self::Leaving => vec![cut("part.started", 0, Moment::After)],
+            Self::Parking => {
+                let closing = || cut("step.failed", 0, Moment::Before);
+                vec![cut("part.started", 0, Moment::After), closing(), closing(), closing()]
+            }
+            _ => Vec::new(),
+        }
     }
 
-    /// Plays it. `second` is whether an earlier process has played the beginning.
-    pub(super) async fn play(self, mut actor: Actor, second: bool) {
+    /// Plays it. `later` is whether an earlier process has played the beginning.
+    pub(super) async fn play(self, mut actor: Actor, later: bool) {
         match self {
             Self::Talk => actor.talk().await,
             Self::Tools => actor.tools().await,
@@ -78,8 +92,10 @@ impl Story {
             Self::Shelf => actor.shelf().await,
             Self::Failures => actor.failures().await,
             Self::Arrival => actor.arrival().await,
-            Self::Takeover if second => actor.take_over().await,
+            Self::Takeover | Self::Parking if later => actor.take_over().await,
+            Self::Leaving if later => actor.take_over_and_leave().await,
             Self::Takeover => actor.tools().await,
+            Self::Leaving | Self::Parking => actor.begin_to_say().await,
         }
     }
 }
@@ -295,8 +311,21 @@ impl Actor {
         self.engine.projects().location(to.to_str()).await.unwrap();
     }
 
-    /// Goes on with what another process has left.
+    async fn begin_to_say(&mut self) {
+        let session = self.session(Some("begun")).await;
+        self.begin(&session, "HOLD:begun SAY:one two").await;
+        self.settled(&session).await;
+    }
+
+    /// Goes on with what another process has left, and ends in the middle of it.
+    async fn take_over_and_leave(&mut self) {
+        self.engine.recover().await.unwrap();
+        self.streamed("one").await;
+    }
+
+    /// Goes on with what another process has left. The model has found its words by then.
     async fn take_over(&mut self) {
+        say(&Word::Release("begun".into()));
         self.engine.recover().await.unwrap();
         let all = self.engine.sessions().list(Filter::default()).await.unwrap();
         let ids: Vec<SessionId> = all.into_iter().map(|session| session.id).collect();

@@ -98,32 +98,31 @@ impl SessionOperation {
     pub(super) async fn apply(&self, bench: &mut Bench, number: usize) {
         let id = bench.session.id.clone();
         match self {
-            Self::Prompt { to, model, text } => bench.say_to(to, model, text).await,
+            Self::Prompt { to, model, text } => say(bench, to, model, text).await,
             Self::Stopped { to, text } => {
                 let hold = hold(bench, to, text, number).await;
                 within("the stop", bench.engine.drains().abort(&id)).await.unwrap();
                 bench.model.release(&hold);
-                bench.settled().await;
+                rest(bench, None).await;
             }
             Self::Restarted { to, text } => {
                 let hold = hold(bench, to, text, number).await;
                 within("the engine to close", bench.engine.close()).await;
                 bench.model.release(&hold);
                 bench.restart().await;
-                bench.settled().await;
+                rest(bench, None).await;
             }
             Self::Rejected { to, words } => {
                 let text = "TOGETHER:2\nTOOL:read:/etc/hosts\nTOOL:read:a.txt\nSAY:understood";
                 bench.engine.inbox().admit(&id, prompt(to, "one", text)).await.unwrap();
-                reject(bench, *words).await;
-                bench.settled().await;
+                rest(bench, *words).await;
             }
             Self::Steered { to, delivery } => {
                 let hold = hold(bench, to, "HOLD:{} SAY:first words", number).await;
                 let second = Prompt { delivery: *delivery, ..prompt(to, "two", "THINK SAY:second") };
                 bench.engine.inbox().admit(&id, second).await.unwrap();
                 bench.model.release(&hold);
-                bench.settled().await;
+                rest(bench, None).await;
             }
             Self::Reverted(index) => {
                 let messages = shown(bench).await;
@@ -148,10 +147,10 @@ async fn hold(bench: &Bench, to: &str, text: &str, number: usize) -> String {
     let name = format!("held{number}");
     let text = text.replace("{}", &name);
     bench.engine.inbox().admit(&bench.session.id, prompt(to, "one", &text)).await.unwrap();
-    // An earlier prompt without an answer may stand before this one as part of it, whose hold is over already.
+    // The hold of an earlier prompt may count in place of this one, and be over already.
     tokio::select! {
         () = bench.model.held(&name) => {}
-        () = bench.settled() => {}
+        () = rest(bench, None) => {}
     }
     name
 }
@@ -163,20 +162,31 @@ async fn shown(bench: &Bench) -> Vec<EntryId> {
     nodes.into_iter().filter(|node| said(&node.entry.body)).map(|node| node.entry.id).collect()
 }
 
-/// Rejects what is asked for, once it is.
-async fn reject(bench: &Bench, words: Option<&str>) {
-    let waiting = async {
+/// Waits until the session rests, and rejects whatever it asks for until then. An earlier prompt without an answer may stand
+/// before the newest as part of it, whose words then count too.
+async fn rest(bench: &Bench, words: Option<&str>) {
+    let resting = async {
         loop {
-            let waiting = bench.engine.requests().waiting().await.unwrap();
-            if let Some((_, request)) = waiting.first() {
+            let running = bench.engine.drains().is_running(&bench.session.id);
+            for (_, request) in bench.engine.requests().waiting().await.unwrap() {
                 assert!(matches!(request.ask, Ask::Permission { .. }), "{request:?}");
-                return request.id.clone();
+                // It may have been withdrawn, or settled with another one.
+                let words = words.map(str::to_owned);
+                drop(bench.engine.requests().reply(&request.id, Reply::Reject, words).await);
+            }
+            if !running {
+                return;
             }
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
-    let request = within("a request", waiting).await;
-    bench.engine.requests().reply(&request, Reply::Reject, words.map(str::to_owned)).await.unwrap();
+    within("the session to rest", resting).await;
+}
+
+/// Says something to a model and waits until the session rests.
+pub(super) async fn say(bench: &Bench, to: &str, model: &str, text: &str) {
+    bench.engine.inbox().admit(&bench.session.id, prompt(to, model, text)).await.unwrap();
+    rest(bench, None).await;
 }
 
 /// Ends the path at any entry of the tree, as its owner, while nobody works.
