@@ -17,7 +17,7 @@ use crate::model_server::ArrivedRequest;
 
 /// What a request says wrong; empty when it is valid.
 pub fn broken(request: &ArrivedRequest) -> Vec<String> {
-    let mut faults = Faults::default();
+    let mut faults = BrokenRules::default();
     let body = &request.body;
     match request.path.as_str() {
         path if path.ends_with("/chat/completions") => chat::check(body, &mut faults),
@@ -31,9 +31,9 @@ pub fn broken(request: &ArrivedRequest) -> Vec<String> {
 
 /// The rules that are broken, each with its place.
 #[derive(Debug, Default)]
-struct Faults(Vec<String>);
+struct BrokenRules(Vec<String>);
 
-impl Faults {
+impl BrokenRules {
     fn rule(&mut self, holds: bool, fault: impl FnOnce() -> String) {
         if !holds {
             self.0.push(fault());
@@ -62,7 +62,11 @@ fn is_name(name: &str, most: usize) -> bool {
 }
 
 /// The tools that are offered: a name each, unlike the others, and a schema that is an object.
-fn check_tools<'a>(tools: impl Iterator<Item = (&'a Value, &'a str)>, names: usize, faults: &mut Faults) {
+fn check_tools<'a>(
+    tools: impl Iterator<Item = (&'a Value, &'a str)>,
+    names: usize,
+    faults: &mut BrokenRules,
+) {
     let mut seen = HashSet::new();
     for (tool, schema) in tools {
         let name = word(tool, "name");

@@ -24,7 +24,7 @@ impl Ground {
     pub(crate) async fn new() -> Self {
         let model = ModelServer::recorded();
         let repo = Repo::new(&[("a.txt", "hello\n")]);
-        let script = |name: &str, steps: Value| repo.write(name, &steps.to_string());
+        let script = |name: &str, steps: Value| repo.write(name, steps.to_string());
         let input = json!({"command": "true", "description": "nothing"});
         let call = json!({"tools": [{"name": "bash", "input": input}]});
         script("text.json", json!([{"text": "done"}]));

@@ -9,6 +9,8 @@
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::panic,
+    clippy::disallowed_methods,
+    clippy::cast_precision_loss,
     missing_docs,
     reason = "a benchmark prints, and fails at once when something is wrong"
 )]

@@ -4,18 +4,19 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Faults, check_tools, is_name, list, says, word};
+use super::{BrokenRules, check_tools, is_name, list, says, word};
 
 /// How many places of a request may be marked for the cache.
 const MARKS: usize = 4;
 
-pub(super) fn check(body: &Value, faults: &mut Faults) {
+pub(super) fn check(body: &Value, faults: &mut BrokenRules) {
     faults.rule(says(body, "model"), || "no model".to_owned());
     let most = body["max_tokens"].as_u64().unwrap_or_default();
     faults.rule(most > 0, || "no limit of the output".to_owned());
-    let thinks = body["thinking"]["type"] == "enabled";
+    let thinking = body.get("thinking").unwrap_or(&Value::Null);
+    let thinks = word(thinking, "type") == "enabled";
     if thinks {
-        let budget = body["thinking"]["budget_tokens"].as_u64().unwrap_or_default();
+        let budget = thinking.get("budget_tokens").and_then(Value::as_u64).unwrap_or_default();
         faults.rule((1024..most).contains(&budget), || format!("{budget} is no budget for thoughts"));
         faults.rule(body.get("temperature").is_none(), || "a temperature for one who thinks".to_owned());
     }
@@ -72,7 +73,7 @@ fn named<'a>(content: &'a [Value], kind: &str, field: &str) -> Vec<&'a str> {
 }
 
 /// The provider's own tools: results have calls, and calls have results but where the answer goes on.
-fn check_hosted(content: &[Value], is_last: bool, fault: &dyn Fn(&str) -> String, faults: &mut Faults) {
+fn check_hosted(content: &[Value], is_last: bool, fault: &dyn Fn(&str) -> String, faults: &mut BrokenRules) {
     let calls = named(content, "server_tool_use", "id");
     let results: Vec<&str> = content
         .iter()

@@ -5,12 +5,12 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Faults, check_tools, list, says, word};
+use super::{BrokenRules, check_tools, list, says, word};
 
 /// The longest id of a call.
 const ID: usize = 40;
 
-pub(super) fn check(body: &Value, faults: &mut Faults) {
+pub(super) fn check(body: &Value, faults: &mut BrokenRules) {
     faults.rule(says(body, "model"), || "no model".to_owned());
     let streams = body["stream"] == true;
     faults.rule(streams || body.get("stream_options").is_none(), || {
@@ -85,7 +85,7 @@ pub(super) fn check(body: &Value, faults: &mut Faults) {
     faults.rule(matches!(last, "user" | "tool"), || format!("the last word has {last:?}"));
 }
 
-fn check_call(call: &Value, index: usize, faults: &mut Faults) {
+fn check_call(call: &Value, index: usize, faults: &mut BrokenRules) {
     let (id, function) = (word(call, "id"), &call["function"]);
     faults.rule((1..=ID).contains(&id.len()), || format!("messages.{index}: {id:?} is no id"));
     faults.rule(call["type"] == "function", || format!("messages.{index}: a call of no type"));

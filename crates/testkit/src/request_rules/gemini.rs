@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::{Faults, check_tools, list, says, word};
+use super::{BrokenRules, check_tools, list, says, word};
 
-pub(super) fn check(body: &Value, faults: &mut Faults) {
+pub(super) fn check(body: &Value, faults: &mut BrokenRules) {
     let system = list(&body["systemInstruction"], "parts");
     faults.rule(body.get("systemInstruction").is_none() || !system.is_empty(), || {
         "empty instructions".to_owned()

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Faults, check_tools, is_name, list, says, word};
+use super::{BrokenRules, check_tools, is_name, list, says, word};
 
 /// The longest id of a call and of an item.
 const ID: usize = 64;
 
-pub(super) fn check(body: &Value, faults: &mut Faults) {
+pub(super) fn check(body: &Value, faults: &mut BrokenRules) {
     faults.rule(says(body, "model"), || "no model".to_owned());
     faults.rule(body.get("instructions").is_none() || says(body, "instructions"), || {
         "empty instructions".to_owned()
