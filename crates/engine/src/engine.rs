@@ -99,6 +99,7 @@ impl Engine {
             None => everturn_store::Options::folder(data, &owner),
         };
         store_options.observer = observer;
+        store_options.commit_hook.clone_from(&options.commit_hook);
         let store = Store::open(store_options).await?;
         if !options.quiet {
             base.busy.begin(store.run_elsewhere().await?);

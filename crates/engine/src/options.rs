@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_llm::Keyring;
+use everturn_store::CommitHook;
 use everturn_tools::places::ProjectFiles;
 use everturn_tools::process::sandbox::SandboxMachine;
 use everturn_tools::{Registry, Secrets, ToolSettings};
@@ -67,6 +68,8 @@ pub struct Options {
     pub turns: usize,
     /// True when nobody will listen to the bus: commits are then not shown to it.
     pub quiet: bool,
+    /// Called around commits: tests end the process there.
+    pub commit_hook: Option<CommitHook>,
 }
 
 impl std::fmt::Debug for Options {
@@ -100,6 +103,7 @@ impl Options {
             patience: PATIENCE,
             turns: TURNS,
             quiet: false,
+            commit_hook: None,
         }
     }
 }

@@ -52,7 +52,7 @@ pub use cursor::{BadCursor, Cursor};
 pub use error::Error;
 pub use feed::{FeedItem, ForeignText, Observer, PurgedSession, StreamingPart};
 pub use fork::{Cut, Fork};
-pub use options::{Durability, Options, PostgresServer, StorePlace, Timing};
+pub use options::{CommitHook, CommitMoment, Durability, Options, PostgresServer, StorePlace, Timing};
 pub use payload::{BadHash, Hash};
 pub use query::{
     ArchivedSessions, Filter, Hit, Order, Page, PageRequest, PathPiece, PathQuery, Search, StoredPath,

@@ -155,7 +155,13 @@ impl PostgresEngine {
         drop(client);
         let writer = if read_only.is_none() {
             let link = WriterConnection::make(&address).await.map_err(named)?;
-            Some(writer::WriterHandle::start(address.clone(), link, sequencer, pokes.clone()))
+            Some(writer::WriterHandle::start(
+                address.clone(),
+                link,
+                sequencer,
+                options.commit_hook.clone(),
+                pokes.clone(),
+            ))
         } else {
             None
         };

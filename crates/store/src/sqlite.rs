@@ -94,7 +94,12 @@ impl SqliteEngine {
         };
         let writer = if read_only.is_none() {
             schema::configure(&connection, &settings)?;
-            Some(writer::WriterHandle::start(connection, path.clone(), sequencer.map(Arc::clone))?)
+            Some(writer::WriterHandle::start(
+                connection,
+                path.clone(),
+                sequencer.map(Arc::clone),
+                options.commit_hook.clone(),
+            )?)
         } else {
             None
         };

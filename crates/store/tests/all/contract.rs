@@ -8,6 +8,7 @@ mod cursors;
 mod facts;
 mod feeds;
 mod forks;
+mod hooks;
 mod leases;
 mod lists;
 mod paths;
