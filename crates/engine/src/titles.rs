@@ -127,7 +127,13 @@ impl Titles {
                 cache: Cache { read: usage.cache_read, write: usage.cache_write },
             };
             let cost = chosen.pricing().cost(&tokens);
-            events.push(Event::UsageRecorded { source: "title".to_owned(), tokens, cost });
+            events.push(Event::UsageRecorded {
+                source: "title".to_owned(),
+                tokens,
+                cost,
+                model: Some(chosen.reference.clone()),
+                failed: false,
+            });
         }
         if let Some(title) = clean(&title) {
             let now = self.journal.session(&session.id).await?;

@@ -6,14 +6,15 @@
 use std::collections::HashSet;
 
 use crate::entry::{Body, Entry};
-use crate::event::{Amendment, Cause, Event, Record, Seed, SessionChange};
+use crate::event::{Amendment, Cause, Event, Record, Seed, SessionChange, StepRemains};
+use crate::fault::Fault;
 use crate::finish::Finish;
 use crate::ids::Stamp;
 use crate::inbox::{Delivery, InboxItem};
 use crate::part::{PartKind, Span};
 use crate::path::{self, PathState};
 use crate::request::{CallRef, GivenAnswer, LastRequest, OpenCall, Reply};
-use crate::session::{REFUSED_TRUST_LIMIT, RULE_LIMIT, Session, Summary};
+use crate::session::{REFUSED_TRUST_LIMIT, RULE_LIMIT, RetryState, Session, Spent, Summary};
 use crate::tool::{IllegalTransition, ToolState};
 use crate::tree::{Node, Tree};
 use crate::{EntryId, Millis, Part, PartId, RequestId};
@@ -149,7 +150,8 @@ impl Fold<'_> {
             Event::SessionTrashed {} => self.tree.session.time.trashed = Some(self.time),
             Event::SessionRestored {} => self.tree.session.time.trashed = None,
             Event::SessionResumed {} => {
-                (self.tree.session.held, self.tree.session.parked) = (false, false);
+                self.tree.session.held = false;
+                self.tree.session.unpark();
             }
             Event::TitleChanged { replaces: Some(replaced), .. } if *replaced != self.tree.session.title => {}
             Event::TitleChanged { entry, parent, title, .. } => {
@@ -257,15 +259,23 @@ impl Fold<'_> {
                 }
             }
             Event::UsageRecorded { tokens, cost, .. } => self.spend(tokens, *cost),
+            Event::RecoveryBegun { .. } => self.tree.session.note_recovery(self.time),
+            Event::RecoveryLeft {} => self.tree.session.recoveries.clear(),
+            Event::SessionParked { reason } => {
+                let session = &mut self.tree.session;
+                (session.parked, session.parked_reason) = (true, Some(reason.clone()));
+            }
             Event::InterruptRequested {} => {
                 let session = &mut self.tree.session;
                 session.interrupts += 1;
-                (session.stopping, session.held) = (true, true);
+                (session.stopping, session.held, session.retry) = (true, true, None);
             }
             // Named one by one, so that an event that is new cannot be left out.
             Event::ShellEnded { .. }
             | Event::StepEnded { .. }
             | Event::StepFailed { .. }
+            | Event::RetryScheduled { .. }
+            | Event::UsageReported { .. }
             | Event::TurnSummarized { .. }
             | Event::PartStarted { .. }
             | Event::PartAdded { .. }
@@ -296,33 +306,50 @@ impl Fold<'_> {
                     self.replace_part(entry, part)?;
                 }
             }
-            Event::StepEnded { entry, finish, tokens, cost, snapshot, files, parts, declined } => {
-                let (time, id) = (self.time, entry);
-                let found = self.entry(id)?;
-                let Some(assistant) = found.body.assistant_mut() else { return Err(self.unfit(id)) };
-                let (before, spent) = (assistant.tokens, assistant.cost);
-                assistant.finish = Some(finish.clone());
-                assistant.tokens = *tokens;
-                assistant.cost = *cost;
-                assistant.snapshot_end.clone_from(snapshot);
-                assistant.files.clone_from(files);
-                assistant.completed = Some(time);
-                let session = &mut self.tree.session;
-                session.open = *finish == Finish::ToolCalls && !declined;
-                session.tokens = session.tokens.minus(&before).plus(tokens);
-                session.cost = session.cost - spent + *cost;
-                self.spend(tokens, *cost);
-                for part in parts {
-                    self.add_part(id, part)?;
-                }
+            Event::StepEnded {
+                entry,
+                finish,
+                tokens,
+                cost,
+                snapshot,
+                files,
+                parts,
+                declined,
+                estimated,
+                error,
+            } => {
+                let goes_on = *finish == Finish::ToolCalls && !declined || *finish == Finish::Paused;
+                let remains = StepRemains {
+                    finish: Some(finish.clone()),
+                    tokens: *tokens,
+                    cost: *cost,
+                    estimated: *estimated,
+                    snapshot: snapshot.clone(),
+                    files: files.clone(),
+                    parts: parts.clone(),
+                };
+                self.close_step(entry, &remains, error.as_ref(), goes_on)?;
             }
-            Event::StepFailed { entry, error, resumes } => {
-                let time = self.time;
+            Event::StepFailed { entry, error, resumes, remains } => {
+                self.close_step(entry, remains, Some(error), *resumes)?;
+            }
+            Event::RetryScheduled { entry, part, next } => {
+                let PartKind::Retry { attempt, error, .. } = &part.kind else {
+                    return Err(self.unfit(entry));
+                };
+                self.tree.session.retry = Some(RetryState {
+                    entry: entry.clone(),
+                    attempt: *attempt,
+                    message: error.text().to_owned(),
+                    next: *next,
+                });
+                self.add_part(entry, part)?;
+            }
+            Event::UsageReported { entry, tokens, cost } => {
+                let reported = Some(Spent { tokens: *tokens, cost: *cost });
                 let found = self.entry(entry)?;
                 let Some(assistant) = found.body.assistant_mut() else { return Err(self.unfit(entry)) };
-                assistant.error = Some(error.clone());
-                assistant.completed = Some(time);
-                self.tree.session.open = *resumes;
+                assistant.reported = reported;
             }
             Event::TurnSummarized { entry, summary, session } => {
                 self.tree.session.summary = Some(session.clone());
@@ -341,9 +368,12 @@ impl Fold<'_> {
                     }
                 }
             }
-            Event::PartStarted { entry, part } | Event::PartAdded { entry, part } => {
+            Event::PartStarted { entry, part } => {
+                // The provider answers again.
+                self.tree.session.retry = None;
                 self.add_part(entry, part)?;
             }
+            Event::PartAdded { entry, part } => self.add_part(entry, part)?,
             Event::PartEnded { entry, part, text, metadata } => {
                 let time = self.time;
                 self.part(entry, part, |part| end_part(part, text, metadata.as_ref(), time))?;
@@ -415,6 +445,50 @@ impl Fold<'_> {
         Ok(())
     }
 
+    /// A step is over, however it ended; `goes_on` says whether the model does.
+    fn close_step(
+        &mut self,
+        id: &EntryId,
+        remains: &StepRemains,
+        error: Option<&Fault>,
+        goes_on: bool,
+    ) -> Result<(), Error> {
+        let time = self.time;
+        let found = self.entry(id)?;
+        let begun = found.time;
+        let Some(assistant) = found.body.assistant_mut() else { return Err(self.unfit(id)) };
+        let (before, spent) = (assistant.tokens, assistant.cost);
+        // Earlier versions said nothing of a step that failed, and what was known of it stays.
+        if !remains.is_empty() {
+            assistant.finish.clone_from(&remains.finish);
+            assistant.tokens = remains.tokens;
+            assistant.cost = remains.cost;
+            assistant.estimated = remains.estimated;
+            assistant.snapshot_end.clone_from(&remains.snapshot);
+            assistant.files.clone_from(&remains.files);
+        }
+        if error.is_some() {
+            assistant.error = error.cloned();
+        }
+        assistant.reported = None;
+        assistant.completed = Some(time);
+        let (tokens, cost) = (assistant.tokens, assistant.cost);
+        let session = &mut self.tree.session;
+        session.open = goes_on;
+        session.retry = None;
+        session.tokens = session.tokens.minus(&before).plus(&tokens);
+        session.cost = session.cost - spent + cost;
+        // A turn that began after the last recovery and got to its end is what recovery is for.
+        if session.recoveries.last().is_some_and(|recovery| begun > *recovery) {
+            session.recoveries.clear();
+        }
+        self.spend(&remains.tokens, remains.cost);
+        for part in &remains.parts {
+            self.add_part(id, part)?;
+        }
+        Ok(())
+    }
+
     fn seed(&mut self, seed: &Seed) -> Result<(), Error> {
         for node in &seed.nodes {
             self.insert(node.entry.clone(), &node.parts)?;
@@ -464,7 +538,8 @@ impl Fold<'_> {
         let session = &mut self.tree.session;
         session.time.updated = self.time;
         if item.resume {
-            (session.held, session.parked) = (false, false);
+            session.held = false;
+            session.unpark();
         } else if session.waiting == 0 && (!session.open || session.stopping) {
             session.held = true;
         }
@@ -487,7 +562,7 @@ impl Fold<'_> {
             return Err(missing(self.name, to));
         }
         self.tree.session.leaf = to.cloned();
-        self.tree.session.open = false;
+        (self.tree.session.open, self.tree.session.retry) = (false, None);
         if matches!(cause, Cause::Revert { .. }) {
             self.tree.session.revert = None;
         }

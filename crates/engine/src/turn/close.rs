@@ -86,6 +86,8 @@ fn step_ended(
         files: Some(files),
         parts,
         declined,
+        estimated: false,
+        error: None,
     }
 }
 

@@ -71,7 +71,12 @@ impl Turn<'_> {
         self.signal(Signal::Failed { error: error.clone() });
         self.services.drains.set_status(&self.session().id, Signal::Idle);
         self.signal(Signal::Idle);
-        events.push(Event::StepFailed { entry: assistant.clone(), error, resumes: false });
+        events.push(Event::StepFailed {
+            entry: assistant.clone(),
+            error,
+            resumes: false,
+            remains: Box::default(),
+        });
         self.commit(events).await?;
         Ok(TurnEnd::Failed)
     }

@@ -102,7 +102,8 @@ impl ProviderTurns {
                 return self.stop(turn, &assistant, Vec::new()).await;
             }
             let error = Fault::new(FaultKind::CutOff, CUT_OFF);
-            let mut events = vec![Event::StepFailed { entry: assistant, error, resumes: true }];
+            let mut events =
+                vec![Event::StepFailed { entry: assistant, error, resumes: true, remains: Box::default() }];
             if wrote {
                 let entry_id = self.services.journal.mint().entry(turn.session());
                 let body = Body::Synthetic {
@@ -136,6 +137,8 @@ impl ProviderTurns {
             files: None,
             parts: Vec::new(),
             declined,
+            estimated: false,
+            error: None,
         }])
         .await?;
         Ok(ClosedLeftovers::Settled(turn.tree))

@@ -39,6 +39,8 @@ pub(crate) struct Decoder {
     blocked: bool,
     recognised: bool,
     counts: TokenCounts,
+    /// What was told of them.
+    told: Usage,
     /// What is said about the whole answer, as the provider names it.
     about: Map<String, Value>,
 }
@@ -65,6 +67,7 @@ impl Decoder {
             blocked: false,
             recognised: false,
             counts: TokenCounts::default(),
+            told: Usage::default(),
             about: about.into_iter().map(|name| (name.to_owned(), Value::Null)).collect(),
         }
     }
@@ -94,6 +97,10 @@ impl Decoder {
         self.name("modelVersion", answer.model_version);
         if let Some(counts) = answer.usage_metadata {
             self.counts.update(counts);
+            let usage = Usage::from(&self.counts);
+            if std::mem::replace(&mut self.told, usage) != usage {
+                out.push_back(StreamEvent::Usage(usage));
+            }
         }
         let blocked = answer
             .prompt_feedback

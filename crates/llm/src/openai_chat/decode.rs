@@ -85,6 +85,10 @@ impl Decoder {
         keep(&mut self.model, chunk.model);
         if let Some(counts) = chunk.usage.or_else(|| chunk.x_groq?.usage) {
             self.usage = Usage::from(&*counts);
+            // Some servers count along; most say it once, behind the end.
+            if self.finish.is_none() {
+                out.push_back(StreamEvent::Usage(self.usage));
+            }
         }
         self.recognised |= chunk.choices.is_some();
         let choices = chunk.choices.unwrap_or_default();

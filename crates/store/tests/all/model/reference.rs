@@ -116,6 +116,8 @@ pub(super) fn odd(story: &Story, others: &[Known], odd: u8, a: u16, b: u16) -> O
                 .into_iter()
                 .collect(),
             declined: false,
+            estimated: false,
+            error: None,
         },
         6 => {
             let item = everturn_model::inbox::InboxItem { id: any?, ..prompt("under a taken id") };
