@@ -23,6 +23,7 @@
 //! - `sandbox_limits`: what a trusted project may not open
 //! - `sources`: where configuration comes from
 //! - `trust`: what of a project's configuration a person trusts
+//! - `turn_limits`: how long a turn may take
 //! - `unheeded`: what a file says without any effect
 
 mod agent_definition;
@@ -43,6 +44,7 @@ mod sandbox_choice;
 mod sandbox_limits;
 mod sources;
 mod trust;
+mod turn_limits;
 mod unheeded;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,6 +73,7 @@ pub use rules::{ConfiguredRules, rules};
 pub use sandbox_choice::{SandboxChoice, SandboxPlaces, SandboxStrength};
 pub use sources::{ConfigSources, VariableLookup};
 pub use trust::Trust;
+pub use turn_limits::TurnLimits;
 
 use sandbox_choice::SandboxWish;
 
@@ -99,6 +102,8 @@ pub struct Config {
     pub snapshot: bool,
     /// The largest text of a tool that goes to the model whole.
     pub tool_output: OutputLimits,
+    /// How long a turn may take.
+    pub limits: TurnLimits,
     /// How far programs are confined.
     pub sandbox: SandboxChoice,
     /// MCP servers.
@@ -181,6 +186,7 @@ impl Config {
             agents: BTreeMap::new(),
             snapshot: raw.get("snapshot").and_then(Value::as_bool).unwrap_or(true),
             tool_output: raw.get("tool_output").map(limits).unwrap_or_default(),
+            limits: raw.get("limits").map(TurnLimits::read).unwrap_or_default(),
             sandbox: SandboxChoice::default(),
             mcp: raw.get("mcp").map(mcp::ConfiguredServers::read).unwrap_or_default(),
             instructions: Vec::new(),

@@ -32,7 +32,7 @@ impl Default for RetryPolicy {
             factor: 2,
             jitter: 0.25,
             cap: Duration::from_secs(30),
-            advice_cap: Duration::from_secs(600),
+            advice_cap: Duration::from_secs(3_600),
             tries: 5,
         }
     }
@@ -88,8 +88,8 @@ mod tests {
         let policy = RetryPolicy::default();
         let advised = |seconds| policy.delay(1, &rate_limit(Some(Duration::from_secs(seconds))), 1.0);
         assert_eq!(advised(90), Some(Duration::from_secs(90)));
-        assert_eq!(advised(600), Some(policy.advice_cap));
-        assert_eq!(advised(601), None, "nobody waits for that");
+        assert_eq!(advised(3_600), Some(policy.advice_cap));
+        assert_eq!(advised(3_601), None, "nobody waits for that");
     }
 
     #[test]

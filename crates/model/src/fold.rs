@@ -337,6 +337,10 @@ impl Fold<'_> {
                 let PartKind::Retry { attempt, error, .. } = &part.kind else {
                     return Err(self.unfit(entry));
                 };
+                // What the attempt used was recorded beside this, and the next one counts anew.
+                let found = self.entry(entry)?;
+                let Some(assistant) = found.body.assistant_mut() else { return Err(self.unfit(entry)) };
+                assistant.reported = None;
                 self.tree.session.retry = Some(RetryState {
                     entry: entry.clone(),
                     attempt: *attempt,

@@ -295,7 +295,9 @@ impl Decoder {
         };
         match reason {
             // Other makers' servers do not always say that the model waits for its tools.
-            FinishReason::Stop | FinishReason::Paused | FinishReason::Unknown if self.called => FinishReason::ToolCalls,
+            FinishReason::Stop | FinishReason::Paused | FinishReason::Unknown if self.called => {
+                FinishReason::ToolCalls
+            }
             other => other,
         }
     }

@@ -97,10 +97,6 @@ impl Decoder {
         self.name("modelVersion", answer.model_version);
         if let Some(counts) = answer.usage_metadata {
             self.counts.update(counts);
-            let usage = Usage::from(&self.counts);
-            if std::mem::replace(&mut self.told, usage) != usage {
-                out.push_back(StreamEvent::Usage(usage));
-            }
         }
         let blocked = answer
             .prompt_feedback
@@ -110,6 +106,10 @@ impl Decoder {
         let candidates = answer.candidates.unwrap_or_default();
         for candidate in candidates.into_iter().filter(|candidate| candidate.index.unwrap_or(0) == 0) {
             self.candidate(candidate, out);
+        }
+        let usage = Usage::from(&self.counts);
+        if self.finish.is_none() && std::mem::replace(&mut self.told, usage) != usage {
+            out.push_back(StreamEvent::Usage(usage));
         }
         Ok(())
     }

@@ -69,5 +69,6 @@ pub(crate) fn whole<D: Decode>(mut decoder: D, json: &str) -> (Vec<StreamEvent>,
         Err(FrameFault::Provider(object)) => TranscriptEnd::Provider(object),
         Err(FrameFault::Malformed(_)) => TranscriptEnd::Malformed,
     };
+    out.retain(|event| !matches!(event, StreamEvent::Usage(_)));
     (out.into(), outcome)
 }

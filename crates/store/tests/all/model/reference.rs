@@ -37,7 +37,7 @@ impl Known {
     /// The lease of whoever has it.
     pub(super) fn lease(&self) -> Option<Lease> {
         let owner = self.owner.clone()?;
-        Some(Lease { session: self.id(), owner, epoch: self.epoch })
+        Some(Lease { session: self.id(), owner, epoch: self.epoch, taken_from: None })
     }
 
     /// Whether it expects to go on.
