@@ -95,7 +95,7 @@ pub(super) const AGENT: KeyLevel = KeyLevel {
 };
 
 /// Levels in which nothing restricts: the key of each, and whether there is one for each name in it.
-pub(super) const OTHERS: [(&str, bool, KeyLevel); 5] = [
+pub(super) const OTHERS: [(&str, bool, KeyLevel); 6] = [
     (
         "mcp",
         true,

@@ -232,6 +232,8 @@ fn kind(fault: &Fault) -> &'static str {
         FaultKind::CutOff => "cut off",
         FaultKind::Authentication { .. } => "authentication",
         FaultKind::Api(_) => "api",
+        FaultKind::CutStream => "cut stream",
+        FaultKind::OutputLength => "output length",
         FaultKind::Internal => "internal",
         other => panic!("no turn ends with {other:?} here"),
     }

@@ -29,6 +29,16 @@ pub(super) async fn show(engine: &Engine, id: &SessionId, json: bool) -> Result<
         let waiting = table::counted(session.waiting, "prompt waits", "prompts wait");
         table::line(format!("{waiting}, held; `everturn session resume {}` goes on", session.id));
     }
+    if let Some(reason) = &session.parked_reason {
+        table::line(format!("parked: {}", reason.text()));
+    }
+    if let Some(retry) = &session.retry {
+        let next = table::moment(retry.next);
+        table::line(format!(
+            "attempt {} failed: {}; it is made again at {next}",
+            retry.attempt, retry.message
+        ));
+    }
     if let Some(revert) = &session.revert {
         table::line(format!("a revert to before {} is staged", revert.message));
         for file in &revert.skipped {
