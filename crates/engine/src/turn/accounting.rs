@@ -78,10 +78,19 @@ impl AnswerMeter {
         if !self.accepted && self.reported.is_none() {
             return UsedTokens::default();
         }
-        let input = || Tokens { input: estimate(size(request)), ..Tokens::default() };
-        let said = self.reported.unwrap_or_else(input);
-        add_streamed(said, self.written, self.thought, self.reported.is_none())
+        let said = self.reported.unwrap_or_default();
+        let said = with_input(said, || estimate(size(request)));
+        let estimated = self.reported.is_none_or(|reported| reported.input != said.input);
+        add_streamed(said, self.written, self.thought, estimated)
     }
+}
+
+/// What was said, with an estimate of the input if that was not said.
+pub(super) fn with_input(said: Tokens, estimate: impl FnOnce() -> u64) -> Tokens {
+    if said.input + said.cache.read + said.cache.write > 0 {
+        return said;
+    }
+    Tokens { input: estimate(), ..said }
 }
 
 /// What was said, with an estimate of what streamed since then.

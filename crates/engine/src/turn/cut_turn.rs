@@ -121,7 +121,8 @@ fn used(
     let path = path::to(&turn.tree, turn.session().leaf.as_ref());
     let before: Vec<_> = path.into_iter().take_while(|node| node.entry.id != *assistant).collect();
     let input = || accounting::estimate(accounting::size_of_path(&before));
-    let said = reported.map_or_else(|| Tokens { input: input(), ..Tokens::default() }, |said| said.tokens);
+    let said = reported.map_or_else(Tokens::default, |said| said.tokens);
+    let said = accounting::with_input(said, input);
     // What it had said of its output was of the beginning: the text is at least as much.
     let fresh = Tokens { output: 0, reasoning: 0, ..said };
     let streamed = accounting::add_streamed(fresh, written, thought, true);

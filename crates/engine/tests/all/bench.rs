@@ -233,6 +233,7 @@ fn kind(fault: &Fault) -> &'static str {
         FaultKind::Authentication { .. } => "authentication",
         FaultKind::Api(_) => "api",
         FaultKind::CutStream => "cut stream",
+        FaultKind::TimedOut { .. } => "timed out",
         FaultKind::OutputLength => "output length",
         FaultKind::Internal => "internal",
         other => panic!("no turn ends with {other:?} here"),

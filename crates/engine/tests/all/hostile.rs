@@ -17,6 +17,10 @@ pub(crate) enum Malice {
     Drips,
     /// It breaks off after a word.
     Cuts,
+    /// It counts while it answers, and comes to a stop in the first answer.
+    Counts,
+    /// It counts, and breaks off the first answer before a word.
+    CountsAndBreaks,
 }
 
 /// A provider over real HTTP.
@@ -66,10 +70,33 @@ fn answer(mut client: TcpStream, malice: Malice, number: usize) -> std::io::Resu
         },
         Malice::Cuts => {
             let delta = json!({"choices": [{"delta": {"content": format!("word{number} ")}}]});
-            client.write_all(format!("data: {delta}\n\n").as_bytes())?;
+            say(&mut client, &delta)?;
             std::thread::sleep(Duration::from_millis(50));
             client.shutdown(Shutdown::Both)?;
         }
+        Malice::Counts if number == 0 => {
+            say(&mut client, &json!({"choices": [{"delta": {"content": "one "}}], "usage": counts(900, 1)}))?;
+            say(&mut client, &json!({"choices": [{"delta": {"content": "two "}}]}))?;
+            std::thread::sleep(Duration::from_secs(60));
+        }
+        Malice::CountsAndBreaks if number == 0 => {
+            say(&mut client, &json!({"choices": [], "usage": counts(900, 0)}))?;
+            std::thread::sleep(Duration::from_millis(50));
+            client.shutdown(Shutdown::Both)?;
+        }
+        Malice::Counts | Malice::CountsAndBreaks => {
+            say(&mut client, &json!({"choices": [{"delta": {"content": "done"}, "finish_reason": "stop"}]}))?;
+            say(&mut client, &json!({"choices": [], "usage": counts(1_000, 7)}))?;
+            client.write_all(b"data: [DONE]\n\n")?;
+        }
     }
     Ok(())
+}
+
+fn say(client: &mut TcpStream, frame: &Value) -> std::io::Result<()> {
+    client.write_all(format!("data: {frame}\n\n").as_bytes())
+}
+
+fn counts(input: u64, output: u64) -> Value {
+    json!({"prompt_tokens": input, "completion_tokens": output})
 }

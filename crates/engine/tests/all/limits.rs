@@ -107,16 +107,17 @@ async fn a_provider_that_asks_for_too_long_a_pause_is_not_waited_for() {
 
 #[tokio::test]
 async fn faults_have_their_names() {
-    let bench = Bench::new().await;
     let check = async |prompt: &str, expected: &str| {
+        let bench = Bench::new().await;
         bench.say(prompt).await;
         let (kind, _) = end(&bench).await;
         assert_eq!(format!("{kind:?}").split([' ', '(']).next().unwrap(), expected, "{prompt}");
+        bench
     };
     check("ERR:400 ERRCODE:context_length_exceeded", "ContextOverflow").await;
     check("ERR:401", "Authentication").await;
     check("REFUSE SAY:no", "ContentFilter").await;
-    check("LENGTH SAY:as far as it goes", "OutputLength").await;
+    let bench = check("LENGTH SAY:as far as it goes", "OutputLength").await;
     let answer = answers(&bench).await.pop().unwrap();
     assert_eq!(answer.finish, Some(Finish::Length), "it is an answer all the same");
     assert_eq!(bench.transcript().await.last().unwrap(), "assistant: as far as it goes !output length");

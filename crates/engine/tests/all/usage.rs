@@ -7,17 +7,13 @@ use everturn_model::{Event, Tokens};
 use serde_json::json;
 
 use crate::bench::Bench;
+use crate::hostile::{HostileProvider, Malice};
 use crate::limits::answers;
 use crate::turn::begun;
 
 /// With a provider that counts while it answers.
-async fn counting() -> Bench {
-    Bench::at(|address| {
-        let options = json!({"baseURL": address, "apiKey": "none"});
-        let provider = json!({"npm": "@ai-sdk/anthropic", "options": options, "models": {"one": {}}});
-        json!({"provider": {"fake": provider}, "model": "fake/one", "small_model": "fake/one"})
-    })
-    .await
+async fn counting(malice: Malice) -> Bench {
+    Bench::configured(HostileProvider::start(malice).config(json!({}))).await
 }
 
 async fn spent(bench: &Bench) -> Tokens {
@@ -33,13 +29,13 @@ async fn stand(bench: &mut Bench, prompt: &str) {
 #[tokio::test]
 async fn what_an_interrupted_answer_used_is_recorded() {
     // It was billed, and counted nowhere.
-    let mut bench = counting().await;
-    stand(&mut bench, "HOLD:x USAGE:900,0,50,0 SAY:one two three").await;
+    let mut bench = counting(Malice::Counts).await;
+    stand(&mut bench, "hello").await;
     bench.engine.drains().abort(&bench.session.id).await.unwrap();
     let answer = answers(&bench).await.pop().unwrap();
-    let tokens = Tokens { input: 900, output: answer.tokens.output, ..Tokens::default() };
+    let tokens = Tokens { input: 900, output: 2, ..Tokens::default() };
     assert_eq!(answer.tokens, tokens, "the provider has said what it read");
-    assert!(answer.tokens.output >= 2 && answer.estimated, "{answer:?}");
+    assert!(answer.estimated, "and had no time to say all that it wrote");
     assert_eq!(spent(&bench).await, tokens);
 }
 
@@ -64,22 +60,22 @@ async fn what_a_filtered_answer_used_is_recorded() {
 
 #[tokio::test]
 async fn what_an_answer_used_that_a_restart_cut_off_is_recorded() {
-    let mut bench = counting().await;
-    stand(&mut bench, "HOLD:x USAGE:900,0,50,0 SAY:one two three").await;
-    bench.model.release("x");
+    let mut bench = counting(Malice::Counts).await;
+    stand(&mut bench, "hello").await;
     bench.restart().await;
     bench.settled().await;
     let answers = answers(&bench).await;
     assert_eq!((answers[0].tokens.input, answers[0].estimated), (900, true), "{:?}", answers[0]);
+    assert_eq!((answers[1].tokens.input, answers[1].estimated), (1_000, false), "{:?}", answers[1]);
     let both = answers[0].tokens.plus(&answers[1].tokens);
     assert_eq!(spent(&bench).await, both);
 }
 
 #[tokio::test]
 async fn what_an_attempt_used_that_is_made_again_is_recorded() {
-    let bench = counting().await;
-    bench.say("DROP:0x1 USAGE:900,0,50,0 SAY:at last").await;
-    assert_eq!(bench.transcript().await[1], "assistant: at last");
+    let bench = counting(Malice::CountsAndBreaks).await;
+    bench.say("hello").await;
+    assert_eq!(bench.transcript().await[1], "assistant: done");
     let log = bench.engine.sessions().log(&bench.session.id).await.unwrap();
     let recorded = log.iter().filter_map(|record| match &record.event {
         Event::UsageRecorded { source, tokens, failed, model, .. } => {
@@ -88,7 +84,7 @@ async fn what_an_attempt_used_that_is_made_again_is_recorded() {
         _ => None,
     });
     assert_eq!(recorded.collect::<Vec<_>>(), [("attempt", 900, true, "one")]);
-    assert_eq!(spent(&bench).await.input, 1_800);
+    assert_eq!(spent(&bench).await.input, 1_900);
 }
 
 #[tokio::test]
@@ -107,7 +103,7 @@ async fn the_files_of_a_turn_that_was_cut_off_can_be_taken_back_and_a_persons_st
     bench.settled().await;
     assert!(made.exists() && own.exists());
     let cut = answers(&bench).await.remove(0);
-    assert_eq!(cut.files, Some(vec!["made.txt".to_owned()]));
+    assert_eq!(cut.files, Some(vec![made.display().to_string()]));
     bench.engine.reverts().revert(&bench.session.id, &message, None).await.unwrap();
     assert!(!made.exists(), "what the turn made is gone");
     assert!(own.exists(), "what the person made is not");
