@@ -3,21 +3,23 @@
 //! A store folds each event into its rows as it appends, loading only what [`Event::touches`] names; a rebuild folds
 //! the whole log. Both call [`apply`], so projections cannot differ from the log by a second implementation.
 
+mod step;
+
 use std::collections::HashSet;
 
 use crate::entry::{Body, Entry};
 use crate::event::{Amendment, Cause, Event, Record, Seed, SessionChange, StepRemains};
-use crate::fault::Fault;
 use crate::finish::Finish;
 use crate::ids::Stamp;
 use crate::inbox::{Delivery, InboxItem};
-use crate::part::{PartKind, Span};
+use crate::part::PartKind;
 use crate::path::{self, PathState};
 use crate::request::{CallRef, GivenAnswer, LastRequest, OpenCall, Reply};
-use crate::session::{REFUSED_TRUST_LIMIT, RULE_LIMIT, RetryState, Session, Spent, Summary};
+use crate::session::{REFUSED_TRUST_LIMIT, RULE_LIMIT, Session, Spent, Summary};
 use crate::tool::{IllegalTransition, ToolState};
 use crate::tree::{Node, Tree};
 use crate::{EntryId, Millis, Part, PartId, RequestId};
+use step::end_part;
 
 /// Why an event cannot be folded: the log or the caller is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -333,27 +335,9 @@ impl Fold<'_> {
             Event::StepFailed { entry, error, resumes, remains } => {
                 self.close_step(entry, remains, Some(error), *resumes)?;
             }
-            Event::RetryScheduled { entry, part, next } => {
-                let PartKind::Retry { attempt, error, .. } = &part.kind else {
-                    return Err(self.unfit(entry));
-                };
-                // What the attempt used was recorded beside this, and the next one counts anew.
-                let found = self.entry(entry)?;
-                let Some(assistant) = found.body.assistant_mut() else { return Err(self.unfit(entry)) };
-                assistant.reported = None;
-                self.tree.session.retry = Some(RetryState {
-                    entry: entry.clone(),
-                    attempt: *attempt,
-                    message: error.text().to_owned(),
-                    next: *next,
-                });
-                self.add_part(entry, part)?;
-            }
+            Event::RetryScheduled { entry, part, next } => self.schedule_retry(entry, part, *next)?,
             Event::UsageReported { entry, tokens, cost } => {
-                let reported = Some(Spent { tokens: *tokens, cost: *cost });
-                let found = self.entry(entry)?;
-                let Some(assistant) = found.body.assistant_mut() else { return Err(self.unfit(entry)) };
-                assistant.reported = reported;
+                self.report_usage(entry, Spent { tokens: *tokens, cost: *cost })?;
             }
             Event::TurnSummarized { entry, summary, session } => {
                 self.tree.session.summary = Some(session.clone());
@@ -445,50 +429,6 @@ impl Fold<'_> {
             }
             Event::EntryAmended { entry, part, change } => self.amend(entry, part.as_ref(), change)?,
             _ => return Err(Error::Unfit { name: self.name, id: self.tree.session.id.to_string() }),
-        }
-        Ok(())
-    }
-
-    /// A step is over, however it ended; `goes_on` says whether the model does.
-    fn close_step(
-        &mut self,
-        id: &EntryId,
-        remains: &StepRemains,
-        error: Option<&Fault>,
-        goes_on: bool,
-    ) -> Result<(), Error> {
-        let time = self.time;
-        let found = self.entry(id)?;
-        let begun = found.time;
-        let Some(assistant) = found.body.assistant_mut() else { return Err(self.unfit(id)) };
-        let (before, spent) = (assistant.tokens, assistant.cost);
-        // Earlier versions said nothing of a step that failed, and what was known of it stays.
-        if !remains.is_empty() {
-            assistant.finish.clone_from(&remains.finish);
-            assistant.tokens = remains.tokens;
-            assistant.cost = remains.cost;
-            assistant.estimated = remains.estimated;
-            assistant.snapshot_end.clone_from(&remains.snapshot);
-            assistant.files.clone_from(&remains.files);
-        }
-        if error.is_some() {
-            assistant.error = error.cloned();
-        }
-        assistant.reported = None;
-        assistant.completed = Some(time);
-        let (tokens, cost) = (assistant.tokens, assistant.cost);
-        let session = &mut self.tree.session;
-        session.open = goes_on;
-        session.retry = None;
-        session.tokens = session.tokens.minus(&before).plus(&tokens);
-        session.cost = session.cost - spent + cost;
-        // A turn that began after the last recovery and got to its end is what recovery is for.
-        if session.recoveries.last().is_some_and(|recovery| begun > *recovery) {
-            session.recoveries.clear();
-        }
-        self.spend(&remains.tokens, remains.cost);
-        for part in &remains.parts {
-            self.add_part(id, part)?;
         }
         Ok(())
     }
@@ -799,25 +739,6 @@ fn second_id(entry: &Entry) -> Option<&str> {
         Body::Shell(shell) => shell.pair.as_ref().map(|pair| pair.second.as_str()),
         Body::Compaction(compaction) => compaction.pair.as_ref().map(|pair| pair.second.as_str()),
         _ => None,
-    }
-}
-
-fn end_part(part: &mut Part, full: &str, new: Option<&crate::Map>, now: Millis) -> bool {
-    match &mut part.kind {
-        PartKind::Text { text, time, metadata, .. } | PartKind::Reasoning { text, time, metadata } => {
-            full.clone_into(text);
-            let start = time.map_or(now, |span| span.start);
-            *time = Some(Span { start, end: Some(now) });
-            if let Some(new) = new {
-                *metadata = Some(new.clone());
-            }
-            true
-        }
-        PartKind::Tool { state: ToolState::Pending { raw, .. }, .. } => {
-            full.clone_into(raw);
-            true
-        }
-        _ => false,
     }
 }
 

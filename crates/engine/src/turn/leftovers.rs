@@ -76,7 +76,8 @@ impl ProviderTurns {
         let work = NextWork { promote: Vec::new(), model: None };
         let mut turn = Turn::new(&self.services, lease, cancel, tree, work);
         let parked = if parks { Some(turn.park().await?) } else { None };
-        if parked.is_none() {
+        // One that was stopped runs nothing, and cannot fail by it.
+        if parked.is_none() && !stopped {
             turn.begin_recovery(&assistant).await?;
         }
         if !stopped && parked.is_none() && retry::waiting_step(&turn.tree).is_some() {

@@ -234,6 +234,7 @@ fn kind(fault: &Fault) -> &'static str {
         FaultKind::Api(_) => "api",
         FaultKind::CutStream => "cut stream",
         FaultKind::TimedOut { .. } => "timed out",
+        FaultKind::ContentFilter => "content filter",
         FaultKind::OutputLength => "output length",
         FaultKind::Internal => "internal",
         other => panic!("no turn ends with {other:?} here"),

@@ -51,7 +51,7 @@ impl HostileProvider {
     }
 
     /// A configuration with this provider and these limits.
-    pub(crate) fn config(&self, limits: Value) -> Value {
+    pub(crate) fn config(&self, limits: &Value) -> Value {
         let options = json!({"baseURL": self.address, "apiKey": "none"});
         let provider = json!({"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"one": {}}});
         json!({"provider": {"hostile": provider}, "enabled_providers": ["hostile"], "model": "hostile/one",
@@ -60,7 +60,9 @@ impl HostileProvider {
 }
 
 fn answer(mut client: TcpStream, malice: Malice, number: usize) -> std::io::Result<()> {
-    client.read(&mut [0; 256 * 1024])?;
+    if client.read(&mut vec![0; 256 * 1024])? == 0 {
+        return Ok(());
+    }
     client.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")?;
     match malice {
         Malice::Hangs => std::thread::sleep(Duration::from_secs(60)),

@@ -29,7 +29,7 @@ async fn end(bench: &Bench) -> (FaultKind, String) {
 
 async fn check_in_time(malice: Malice) {
     let provider = HostileProvider::start(malice);
-    let config = provider.config(json!({"inactivity": 0.3, "turn": 1}));
+    let config = provider.config(&json!({"inactivity": 0.3, "turn": 1}));
     let bench = Bench::configured(config).await;
     let began = Instant::now();
     bench.say("hello").await;
@@ -64,7 +64,7 @@ async fn an_answer_that_never_ends_reaches_the_limit_of_its_turn() {
 #[tokio::test]
 async fn a_provider_that_breaks_off_every_answer_is_asked_to_go_on_twice() {
     let provider = HostileProvider::start(Malice::Cuts);
-    let bench = Bench::configured(provider.config(json!({}))).await;
+    let bench = Bench::configured(provider.config(&json!({}))).await;
     bench.say("hello").await;
     let transcript = bench.transcript().await;
     let cut = |word: &str| format!("assistant: {word} !cut stream");
@@ -138,7 +138,7 @@ async fn a_missing_key_is_a_matter_of_authentication() {
 async fn a_pause_that_the_provider_makes_is_continued() {
     let bench = Bench::new().await;
     let script = json!({"steps": [{"text": "looking", "finish": "paused"}, {"text": "found"}]});
-    bench.repo.write("play.json", &script.to_string());
+    bench.repo.write("play.json", script.to_string());
     bench.say_to("scripted", "play.json", "search").await;
     assert_eq!(bench.transcript().await, ["user: search", "assistant: looking", "assistant: found"]);
     let finishes: Vec<Option<Finish>> =

@@ -1,6 +1,6 @@
 //! Usage is never lost: what was billed is recorded, whatever becomes of the answer; and so are the files it changed.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use everturn_engine::Prompt;
 use everturn_model::{Event, Tokens};
@@ -13,7 +13,7 @@ use crate::turn::begun;
 
 /// With a provider that counts while it answers.
 async fn counting(malice: Malice) -> Bench {
-    Bench::configured(HostileProvider::start(malice).config(json!({}))).await
+    Bench::configured(HostileProvider::start(malice).config(&json!({}))).await
 }
 
 async fn spent(bench: &Bench) -> Tokens {
@@ -97,8 +97,9 @@ async fn the_files_of_a_turn_that_was_cut_off_can_be_taken_back_and_a_persons_st
     bench.notice(begun).await;
     // As a person would write it while nobody runs.
     std::fs::write(&own, "mine").unwrap();
-    let later = SystemTime::now() + Duration::from_secs(60);
-    std::fs::File::options().write(true).open(&own).unwrap().set_modified(later).unwrap();
+    let file = std::fs::File::options().write(true).open(&own).unwrap();
+    let later = file.metadata().unwrap().modified().unwrap() + Duration::from_secs(60);
+    file.set_modified(later).unwrap();
     bench.restart().await;
     bench.settled().await;
     assert!(made.exists() && own.exists());
