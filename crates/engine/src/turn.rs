@@ -195,6 +195,11 @@ impl<'r> Turn<'r> {
         self.pending.push(event);
     }
 
+    /// Records what waits to be recorded with something else, if anything does.
+    async fn record_waiting(&mut self) -> Result<(), Error> {
+        if self.pending.is_empty() { Ok(()) } else { self.commit(Vec::new()).await }
+    }
+
     /// Records the opening; false when somebody changed meanwhile what it would promote.
     async fn begin(&mut self, opening: TurnOpening) -> Result<bool, Error> {
         use everturn_store::Error::Unfit;

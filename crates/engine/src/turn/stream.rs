@@ -64,6 +64,7 @@ impl Turn<'_> {
                 }
                 () = lifecycle.closing() => {
                     intake.save(self);
+                    self.record_waiting().await?;
                     self.leave_in_order().await?;
                     return Ok(TurnEnd::Closing);
                 }
@@ -110,6 +111,7 @@ impl Turn<'_> {
                 }
                 _ = save.tick(), if intake.is_open() => {
                     intake.save(self);
+                    self.record_waiting().await?;
                     continue;
                 }
             };
