@@ -24,6 +24,7 @@
 //! - `sandbox_limits`: what a trusted project may not open
 //! - `sources`: where configuration comes from
 //! - `trust`: what of a project's configuration a person trusts
+//! - `turn_limits`: how long a turn may take
 //! - `unheeded`: what a file says without any effect
 
 mod agent_definition;
@@ -45,6 +46,7 @@ mod sandbox_choice;
 mod sandbox_limits;
 mod sources;
 mod trust;
+mod turn_limits;
 mod unheeded;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,6 +76,7 @@ pub use rules::{ConfiguredRules, rules};
 pub use sandbox_choice::{SandboxChoice, SandboxPlaces, SandboxStrength};
 pub use sources::{ConfigSources, VariableLookup};
 pub use trust::Trust;
+pub use turn_limits::TurnLimits;
 
 use sandbox_choice::SandboxWish;
 
@@ -104,6 +107,8 @@ pub struct Config {
     pub tool_output: OutputLimits,
     /// What may be used up before a person is asked.
     pub budgets: Budgets,
+    /// How long a turn may take.
+    pub limits: TurnLimits,
     /// How far programs are confined.
     pub sandbox: SandboxChoice,
     /// MCP servers.
@@ -187,6 +192,7 @@ impl Config {
             snapshot: raw.get("snapshot").and_then(Value::as_bool).unwrap_or(true),
             tool_output: raw.get("tool_output").map(limits).unwrap_or_default(),
             budgets: Budgets::read(raw.get("budget")).0,
+            limits: raw.get("limits").map(TurnLimits::read).unwrap_or_default(),
             sandbox: SandboxChoice::default(),
             mcp: raw.get("mcp").map(mcp::ConfiguredServers::read).unwrap_or_default(),
             instructions: Vec::new(),

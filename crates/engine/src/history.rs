@@ -10,7 +10,7 @@ use everturn_model::part::PartKind;
 use everturn_model::path::{self, ResultsByCall};
 use everturn_model::tool::{HostedResult, Outcome, ToolResult, ToolState};
 use everturn_model::tree::Node;
-use everturn_model::{Map, Part};
+use everturn_model::{FaultKind, Map, Part};
 use serde_json::Value;
 
 use crate::data_url;
@@ -136,7 +136,8 @@ fn lower_assistant(
         .as_ref()
         .map(|model| AnswerOrigin { provider: model.provider.clone(), model: model.model.clone() });
     // Metadata of a failed turn is not replayed: providers refuse signatures of answers they did not finish.
-    let replay = assistant.error.is_none();
+    // One that reached its longest length did finish.
+    let replay = assistant.error.as_ref().is_none_or(|error| error.kind == FaultKind::OutputLength);
     let metadata = |map: &Option<Map>| if replay { map.clone().map(Value::Object) } else { None };
     let mut blocks = Vec::new();
     let mut settled = Vec::new();

@@ -130,8 +130,13 @@ impl Titles {
                 cache: Cache { read: usage.cache_read, write: usage.cache_write },
             };
             let cost = chosen.pricing().cost(&tokens);
-            let model = Some(chosen.reference.clone());
-            events.push(Event::UsageRecorded { source: "title".to_owned(), model, tokens, cost });
+            events.push(Event::UsageRecorded {
+                source: "title".to_owned(),
+                tokens,
+                cost,
+                model: Some(chosen.reference.clone()),
+                failed: false,
+            });
         }
         // What was counted is billed, whatever came of it.
         if failure.is_none()

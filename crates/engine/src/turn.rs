@@ -4,22 +4,29 @@
 //! Everything that must survive is in the log before it has an effect: a prompt is promoted before the model sees it,
 //! a call is recorded before its tool starts, a result before the model hears of it.
 
+mod accounting;
 mod close;
+mod cut;
+mod cut_turn;
 mod edits;
 mod fault;
 mod files;
 mod intake;
 mod leftovers;
 mod opening;
+mod parking;
 mod place;
+mod remains;
 mod request;
 mod results;
+mod retry;
 mod stream;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use everturn_llm::ModelRequest;
+use everturn_model::event::StepRemains;
 use everturn_model::permission::Policy;
 use everturn_model::session::ModelRef;
 use everturn_model::{EntryId, Event, Record, Session, Tree, fold, path};
@@ -155,6 +162,8 @@ struct Turn<'r> {
     lost: CancellationToken,
     tree: Tree,
     work: NextWork,
+    /// What is recorded with whatever is recorded next.
+    pending: Vec<Event>,
 }
 
 /// What a turn needs from its surroundings once it knows its model.
@@ -175,17 +184,29 @@ impl<'r> Turn<'r> {
         work: NextWork,
     ) -> Self {
         let lost = services.drains.lost(&lease.session);
-        Self { services, lease, cancel, lost, tree, work }
+        Self { services, lease, cancel, lost, tree, work, pending: Vec::new() }
     }
 
     /// Appends events as the owner of the session and folds them into the turn's own tree.
     async fn commit(&mut self, events: Vec<Event>) -> Result<(), Error> {
-        let (appended, records) = self.services.journal.record_owned(self.lease, events).await?;
+        let mut all = std::mem::take(&mut self.pending);
+        all.extend(events);
+        let (appended, records) = self.services.journal.record_owned(self.lease, all).await?;
         for record in &records {
             follow(&mut self.tree, record)?;
         }
         self.tree.session = (*appended.session).clone();
         Ok(())
+    }
+
+    /// Has an event recorded with the next ones: it is worth keeping and worth no commit of its own.
+    fn record_later(&mut self, event: Event) {
+        self.pending.push(event);
+    }
+
+    /// Records what waits to be recorded with something else, if anything does.
+    async fn record_waiting(&mut self) -> Result<(), Error> {
+        if self.pending.is_empty() { Ok(()) } else { self.commit(Vec::new()).await }
     }
 
     /// Records the opening; false when somebody changed meanwhile what it would promote.
@@ -216,18 +237,28 @@ impl<'r> Turn<'r> {
         let policy = config.agents().policy_of(&agent.name, self.session());
         let sources = self.observe(&location, &config, policy.clone()).await?;
         let mut opening = TurnOpening::at(&self.tree, self.services.journal.mint());
-        self.open(&mut opening, &sources)?;
+        // A step that waited to be tried again when its process ended goes on as it began.
+        let waiting = retry::waiting_step(&self.tree).map(|retry| retry.entry.clone());
+        if waiting.is_none() {
+            self.open(&mut opening, &sources)?;
+        }
         if !self.session().open && !self.wants_answer() {
             if !self.begin(opening).await? {
                 return Ok(TurnEnd::Stale);
             }
             return Ok(TurnEnd::Continue);
         }
-        self.update(&mut opening, &sources);
+        if waiting.is_none() {
+            self.update(&mut opening, &sources);
+        }
         let wanted = self.selected_model();
         let chosen = match self.services.models.of(&config).choose(wanted.as_ref(), &location.directory) {
             Ok(chosen) => chosen,
             Err(error) => {
+                if let Some(step) = waiting {
+                    let fault = self.refusal(&error);
+                    return self.give_up(&step, fault, Vec::new(), StepRemains::default()).await;
+                }
                 if !self.begin(opening).await? {
                     return Ok(TurnEnd::Stale);
                 }
@@ -238,13 +269,19 @@ impl<'r> Turn<'r> {
         let snapshots = self.services.snapshots.of(&config, &location);
         let before = files::capture(snapshots.clone());
 
-        let assistant = opening.start_step(&location, &agent, &chosen);
-        if !opening.summarize_promoted() {
-            opening.push(self.services.summarize(&self.tree).await?);
-        }
-        if !self.begin(opening).await? {
-            return Ok(TurnEnd::Stale);
-        }
+        let assistant = match waiting {
+            Some(assistant) => assistant,
+            None => {
+                let assistant = opening.start_step(&location, &agent, &chosen);
+                if !opening.summarize_promoted() {
+                    opening.push(self.services.summarize(&self.tree).await?);
+                }
+                if !self.begin(opening).await? {
+                    return Ok(TurnEnd::Stale);
+                }
+                assistant
+            }
+        };
         self.services.drains.begin_answer(&self.session().id, &assistant);
         self.services.titles.name_later(&config, self.session(), &self.tree);
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::fault::Fault;
 use crate::finish::{Finish, Trigger};
-use crate::session::{FileDiff, ModelRef};
+use crate::session::{FileDiff, ModelRef, Spent};
 use crate::tool::ToolResult;
 use crate::{EntryId, Extra, Map, Millis, Money, Tokens, earlier};
 
@@ -151,6 +151,12 @@ pub struct Assistant {
     /// What that cost.
     #[serde(default)]
     pub cost: Money,
+    /// True when the provider did not say all of what it used.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
+    /// What the provider has said of an answer that is not complete. It counts when the turn closes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported: Option<Spent>,
     /// The files before the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_start: Option<String>,

@@ -126,6 +126,40 @@ pub enum SessionChange {
     },
 }
 
+/// What a turn had used and changed when it ended before it was complete.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct StepRemains {
+    /// Why the model stopped, where it said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish: Option<Finish>,
+    /// What it used.
+    #[serde(default)]
+    pub tokens: Tokens,
+    /// What that cost.
+    #[serde(default)]
+    pub cost: Money,
+    /// True when the provider did not say all of that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
+    /// The files after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+    /// The files it changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<Vec<String>>,
+    /// The parts that say so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
+}
+
+impl StepRemains {
+    /// True when nothing was used and nothing is known to have changed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 macro_rules! catalogue {
     ($( $(#[$doc:meta])* $variant:ident = $name:literal v $version:literal { $( $(#[$field_doc:meta])* $field:ident : $type:ty ),* $(,)? } )*) => {
         /// What can happen in a session.
@@ -331,6 +365,12 @@ catalogue! {
         /// True when nothing follows although the model called tools: the person declined.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         declined: bool,
+        /// True when the provider did not say all of what it used.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        estimated: bool,
+        /// What is wrong with the answer although it ended: it reached its longest length.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<Fault>,
     }
     /// A Provider Turn failed or was interrupted.
     StepFailed = "step.failed" v 2 {
@@ -341,6 +381,39 @@ catalogue! {
         /// True when the conversation goes on by itself all the same: a recovery continues it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         resumes: bool,
+        /// What it had used and changed by then. Logs of earlier versions do not say.
+        #[serde(default, skip_serializing_if = "StepRemains::is_empty")]
+        remains: Box<StepRemains>,
+    }
+    /// The provider is to be asked again for the same answer: the session waits until then.
+    RetryScheduled = "retry.scheduled" v 1 {
+        /// The assistant entry.
+        entry: EntryId,
+        /// The retry part: which attempt failed, and how.
+        part: Box<Part>,
+        /// When it is asked again.
+        next: Millis,
+    }
+    /// The provider says what the answer has used so far. It counts when the turn closes.
+    UsageReported = "usage.reported" v 1 {
+        /// The assistant entry.
+        entry: EntryId,
+        /// What it has used so far.
+        tokens: Tokens,
+        /// What that costs.
+        cost: Money,
+    }
+    /// A turn that a process left open is taken up again.
+    RecoveryBegun = "recovery.begun" v 1 {
+        /// The assistant entry.
+        entry: EntryId,
+    }
+    /// The process that took it up ends in an orderly way: neither is at fault.
+    RecoveryLeft = "recovery.left" v 1 {}
+    /// The session waits for a person, because going on with it failed again and again.
+    SessionParked = "session.parked" v 1 {
+        /// Why.
+        reason: Fault,
     }
     /// The files that a prompt's turns changed so far.
     TurnSummarized = "turn.summarized" v 1 {
@@ -519,13 +592,16 @@ catalogue! {
     UsageRecorded = "usage.recorded" v 1 {
         /// For what.
         source: String,
-        /// By which model.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        model: Option<ModelRef>,
         /// What it used.
         tokens: Tokens,
         /// What that cost.
         cost: Money,
+        /// By which model. Logs of earlier versions do not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<ModelRef>,
+        /// True when nothing came of it: the provider is asked again.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        failed: bool,
     }
     /// Somebody asked the running turn to stop.
     InterruptRequested = "interrupt.requested" v 1 {}
@@ -592,10 +668,17 @@ impl Event {
                 touches.entries.push(entry);
                 touches.parts.extend(parts.iter().map(|part| &part.id));
             }
-            Self::StepFailed { entry, .. }
+            Self::StepFailed { entry, remains, .. } => {
+                touches.entries.push(entry);
+                touches.parts.extend(remains.parts.iter().map(|part| &part.id));
+            }
+            Self::UsageReported { entry, .. }
+            | Self::RecoveryBegun { entry }
             | Self::CompactionEnded { entry, .. }
             | Self::CompactionFailed { entry, .. } => touches.entries.push(entry),
-            Self::PartStarted { entry, part } | Self::PartAdded { entry, part } => {
+            Self::PartStarted { entry, part }
+            | Self::PartAdded { entry, part }
+            | Self::RetryScheduled { entry, part, .. } => {
                 touches.entries.push(entry);
                 touches.parts.push(&part.id);
             }
@@ -656,6 +739,8 @@ impl Event {
             | Self::SessionTrashed {}
             | Self::SessionRestored {}
             | Self::SessionResumed {}
+            | Self::SessionParked { .. }
+            | Self::RecoveryLeft {}
             | Self::RevertStaged { .. }
             | Self::RevertCleared {}
             | Self::TodoUpdated { .. }

@@ -3,22 +3,25 @@
 //! A store folds each event into its rows as it appends, loading only what [`Event::touches`] names; a rebuild folds
 //! the whole log. Both call [`apply`], so projections cannot differ from the log by a second implementation.
 
+mod step;
+
 use std::collections::HashSet;
 
-use crate::bill::{self, BillLine};
+use crate::bill::BillLine;
 use crate::budget::{self, BudgetPause};
 use crate::entry::{Body, Entry};
-use crate::event::{Amendment, Cause, Event, Record, Seed, SessionChange};
+use crate::event::{Amendment, Cause, Event, Record, Seed, SessionChange, StepRemains};
 use crate::finish::Finish;
 use crate::ids::Stamp;
 use crate::inbox::{Delivery, InboxItem};
-use crate::part::{PartKind, Span};
+use crate::part::PartKind;
 use crate::path::{self, PathState};
 use crate::request::{CallRef, GivenAnswer, LastRequest, OpenCall, Reply};
-use crate::session::{ModelRef, REFUSED_TRUST_LIMIT, RULE_LIMIT, Session, Summary};
+use crate::session::{ModelRef, REFUSED_TRUST_LIMIT, RULE_LIMIT, Session, Spent, Summary};
 use crate::tool::{IllegalTransition, ToolState};
 use crate::tree::{Node, Tree};
 use crate::{EntryId, Millis, Part, PartId, RequestId};
+use step::end_part;
 
 /// Why an event cannot be folded: the log or the caller is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -161,7 +164,8 @@ impl Fold<'_> {
             Event::SessionTrashed {} => self.tree.session.time.trashed = Some(self.time),
             Event::SessionRestored {} => self.tree.session.time.trashed = None,
             Event::SessionResumed {} => {
-                (self.tree.session.held, self.tree.session.parked) = (false, false);
+                self.tree.session.held = false;
+                self.tree.session.unpark();
             }
             Event::TitleChanged { replaces: Some(replaced), .. } if *replaced != self.tree.session.title => {}
             Event::TitleChanged { entry, parent, title, .. } => {
@@ -274,18 +278,26 @@ impl Fold<'_> {
                     });
                 }
             }
-            Event::UsageRecorded { source, model, tokens, cost } => {
+            Event::UsageRecorded { source, model, tokens, cost, .. } => {
                 self.spend(source, model.clone(), tokens, *cost);
+            }
+            Event::RecoveryBegun { .. } => self.tree.session.note_recovery(self.time),
+            Event::RecoveryLeft {} => self.tree.session.recoveries.clear(),
+            Event::SessionParked { reason } => {
+                let session = &mut self.tree.session;
+                (session.parked, session.parked_reason) = (true, Some(reason.clone()));
             }
             Event::InterruptRequested {} => {
                 let session = &mut self.tree.session;
                 session.interrupts += 1;
-                (session.stopping, session.held) = (true, true);
+                (session.stopping, session.held, session.retry) = (true, true, None);
             }
             // Named one by one, so that an event that is new cannot be left out.
             Event::ShellEnded { .. }
             | Event::StepEnded { .. }
             | Event::StepFailed { .. }
+            | Event::RetryScheduled { .. }
+            | Event::UsageReported { .. }
             | Event::TurnSummarized { .. }
             | Event::PartStarted { .. }
             | Event::PartAdded { .. }
@@ -316,34 +328,36 @@ impl Fold<'_> {
                     self.replace_part(entry, part)?;
                 }
             }
-            Event::StepEnded { entry, finish, tokens, cost, snapshot, files, parts, declined } => {
-                let (time, id) = (self.time, entry);
-                let found = self.entry(id)?;
-                let Some(assistant) = found.body.assistant_mut() else { return Err(self.unfit(id)) };
-                let (before, spent) = (assistant.tokens, assistant.cost);
-                let model = assistant.model.clone();
-                assistant.finish = Some(finish.clone());
-                assistant.tokens = *tokens;
-                assistant.cost = *cost;
-                assistant.snapshot_end.clone_from(snapshot);
-                assistant.files.clone_from(files);
-                assistant.completed = Some(time);
-                let session = &mut self.tree.session;
-                session.open = *finish == Finish::ToolCalls && !declined;
-                session.tokens = session.tokens.minus(&before).plus(tokens);
-                session.cost = session.cost - spent + *cost;
-                self.spend(bill::TURN, model, tokens, *cost);
-                for part in parts {
-                    self.add_part(id, part)?;
-                }
+            Event::StepEnded {
+                entry,
+                finish,
+                tokens,
+                cost,
+                snapshot,
+                files,
+                parts,
+                declined,
+                estimated,
+                error,
+            } => {
+                let goes_on = *finish == Finish::ToolCalls && !declined || *finish == Finish::Paused;
+                let remains = StepRemains {
+                    finish: Some(finish.clone()),
+                    tokens: *tokens,
+                    cost: *cost,
+                    estimated: *estimated,
+                    snapshot: snapshot.clone(),
+                    files: files.clone(),
+                    parts: parts.clone(),
+                };
+                self.close_step(entry, &remains, error.as_ref(), goes_on)?;
             }
-            Event::StepFailed { entry, error, resumes } => {
-                let time = self.time;
-                let found = self.entry(entry)?;
-                let Some(assistant) = found.body.assistant_mut() else { return Err(self.unfit(entry)) };
-                assistant.error = Some(error.clone());
-                assistant.completed = Some(time);
-                self.tree.session.open = *resumes;
+            Event::StepFailed { entry, error, resumes, remains } => {
+                self.close_step(entry, remains, Some(error), *resumes)?;
+            }
+            Event::RetryScheduled { entry, part, next } => self.schedule_retry(entry, part, *next)?,
+            Event::UsageReported { entry, tokens, cost } => {
+                self.report_usage(entry, Spent { tokens: *tokens, cost: *cost })?;
             }
             Event::TurnSummarized { entry, summary, session } => {
                 self.tree.session.summary = Some(session.clone());
@@ -362,9 +376,12 @@ impl Fold<'_> {
                     }
                 }
             }
-            Event::PartStarted { entry, part } | Event::PartAdded { entry, part } => {
+            Event::PartStarted { entry, part } => {
+                // The provider answers again.
+                self.tree.session.retry = None;
                 self.add_part(entry, part)?;
             }
+            Event::PartAdded { entry, part } => self.add_part(entry, part)?,
             Event::PartEnded { entry, part, text, metadata } => {
                 let time = self.time;
                 self.part(entry, part, |part| end_part(part, text, metadata.as_ref(), time))?;
@@ -496,7 +513,8 @@ impl Fold<'_> {
         let session = &mut self.tree.session;
         session.time.updated = self.time;
         if item.resume {
-            (session.held, session.parked) = (false, false);
+            session.held = false;
+            session.unpark();
         } else if session.waiting == 0 && (!session.open || session.stopping) {
             session.held = true;
         }
@@ -519,7 +537,7 @@ impl Fold<'_> {
             return Err(missing(self.name, to));
         }
         self.tree.session.leaf = to.cloned();
-        self.tree.session.open = false;
+        (self.tree.session.open, self.tree.session.retry) = (false, None);
         if matches!(cause, Cause::Revert { .. }) {
             self.tree.session.revert = None;
         }
@@ -756,25 +774,6 @@ fn second_id(entry: &Entry) -> Option<&str> {
         Body::Shell(shell) => shell.pair.as_ref().map(|pair| pair.second.as_str()),
         Body::Compaction(compaction) => compaction.pair.as_ref().map(|pair| pair.second.as_str()),
         _ => None,
-    }
-}
-
-fn end_part(part: &mut Part, full: &str, new: Option<&crate::Map>, now: Millis) -> bool {
-    match &mut part.kind {
-        PartKind::Text { text, time, metadata, .. } | PartKind::Reasoning { text, time, metadata } => {
-            full.clone_into(text);
-            let start = time.map_or(now, |span| span.start);
-            *time = Some(Span { start, end: Some(now) });
-            if let Some(new) = new {
-                *metadata = Some(new.clone());
-            }
-            true
-        }
-        PartKind::Tool { state: ToolState::Pending { raw, .. }, .. } => {
-            full.clone_into(raw);
-            true
-        }
-        _ => false,
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::budget::BudgetGrant;
+use crate::fault::Fault;
 use crate::finish::FileChange;
 use crate::ids::Stamp;
 use crate::permission::Rule;
@@ -28,6 +29,9 @@ pub const RULE_TEXT_LIMIT: usize = 4096;
 
 /// How many refusals to trust a project are remembered in a session.
 pub const REFUSED_TRUST_LIMIT: usize = 16;
+
+/// After how many recoveries of a turn that did not get on a session waits for a person.
+pub const RECOVERY_LIMIT: usize = 3;
 
 /// A provider's model, with the variant chosen for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -253,6 +257,15 @@ pub struct Session {
     /// itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub parked: bool,
+    /// Why it waits for a person, where going on with it failed again and again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parked_reason: Option<Fault>,
+    /// What it waits for before it asks the provider again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetryState>,
+    /// When its open turn was taken up again, since a turn last got on: the newest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recoveries: Vec<Millis>,
     /// The rules that a session of another program brought along, and forks of it: they only restrict. None for
     /// sessions of our own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -285,6 +298,19 @@ pub struct Session {
     /// The greatest stamp of any message or part id: the floor for new ones.
     #[serde(default)]
     pub floor: Stamp,
+}
+
+/// A call to a provider that is to be made again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetryState {
+    /// The answer that it is for.
+    pub entry: EntryId,
+    /// Which attempt failed.
+    pub attempt: u64,
+    /// How, for people.
+    pub message: String,
+    /// When it is made again.
+    pub next: Millis,
 }
 
 /// Usage that was billed, whatever became of the entries.
@@ -337,6 +363,9 @@ impl Session {
             waiting: 0,
             held: false,
             parked: false,
+            parked_reason: None,
+            retry: None,
+            recoveries: Vec::new(),
             foreign_rules: None,
             refused_trust: Vec::new(),
             steps: 0,
@@ -354,6 +383,19 @@ impl Session {
     #[must_use]
     pub fn has_work(&self) -> bool {
         self.open || self.waiting > 0
+    }
+
+    /// Nobody waits for a person any more, and what failed before counts no more.
+    pub(crate) fn unpark(&mut self) {
+        (self.parked, self.parked_reason) = (false, None);
+        self.recoveries.clear();
+    }
+
+    /// Remembers that an open turn was taken up again.
+    pub(crate) fn note_recovery(&mut self, time: Millis) {
+        self.recoveries.push(time);
+        let surplus = self.recoveries.len().saturating_sub(RECOVERY_LIMIT);
+        self.recoveries.drain(..surplus);
     }
 
     /// Raises the floor for new ids above an id that is used here.

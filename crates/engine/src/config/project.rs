@@ -23,10 +23,11 @@ use super::sandbox_choice::{self, SandboxStrength};
 const LOOKS: [&str; 6] = ["$schema", "keybinds", "layout", "theme", "tui", "username"];
 
 /// Settings that are held as a whole.
-const HELD: [&str; 8] = [
+const HELD: [&str; 9] = [
     "default_agent",
     "disabled_providers",
     "enabled_providers",
+    "limits",
     "model",
     "small_model",
     "snapshot",

@@ -87,7 +87,7 @@ async fn an_answer_that_the_provider_gave_up_is_no_finished_one() {
     let bench = Bench::new().await;
     bench.say("REFUSE SAY:I would rather").await;
     let last = bench.transcript().await.pop().unwrap();
-    assert!(last.contains("!internal"), "{last}");
+    assert!(last.contains("!content filter"), "{last}");
     bench.say("SAY:but this is fine").await;
     assert_eq!(bench.transcript().await.last().unwrap(), "assistant: but this is fine");
 }

@@ -232,12 +232,28 @@ impl Author {
                         PartKind::Tool { call, tool: "bash".into(), state, hosted: false, metadata: None };
                     Event::PartStarted { entry, part: Box::new(Part::new(self.part_id(), kind)) }
                 }
-                3 => Event::StepFailed { entry, error: Fault::internal(text), resumes: false },
+                3 => Event::StepFailed {
+                    entry,
+                    error: Fault::internal(text),
+                    resumes: false,
+                    remains: Box::default(),
+                },
                 _ => {
                     let tokens = Tokens { input: self.chance.below(900), output: 7, ..Tokens::default() };
                     let (finish, cost) = (Finish::Stop, Money::from_f64(0.001));
                     let (snapshot, files, parts) = (None, None, Vec::new());
-                    Event::StepEnded { entry, finish, tokens, cost, snapshot, files, parts, declined: false }
+                    Event::StepEnded {
+                        entry,
+                        finish,
+                        tokens,
+                        cost,
+                        snapshot,
+                        files,
+                        parts,
+                        declined: false,
+                        estimated: false,
+                        error: None,
+                    }
                 }
             },
         }

@@ -240,6 +240,7 @@ async fn events_and_rows_in_shapes_of_before_are_read() {
         entry: turn.id.clone(),
         error: Fault::new(FaultKind::Aborted, "Aborted"),
         resumes: false,
+        remains: Box::default(),
     };
     store.append(&id, Authority::Open, vec![started(&turn), new(failed)]).await.unwrap();
     let (log, node) = (store.events(&id, None, 99).await.unwrap(), store.node(&id, &turn.id).await.unwrap());

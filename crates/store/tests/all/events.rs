@@ -143,6 +143,8 @@ pub(crate) fn ended(turn: &Entry, tokens: Tokens, cost: Money) -> NewEvent {
         files: None,
         parts: Vec::new(),
         declined: false,
+        estimated: false,
+        error: None,
     })
 }
 
@@ -213,7 +215,7 @@ pub(crate) fn changed(change: SessionChange) -> NewEvent {
 }
 
 pub(crate) fn used(tokens: Tokens, cost: Money) -> NewEvent {
-    new(Event::UsageRecorded { source: "title".to_owned(), model: None, tokens, cost })
+    new(Event::UsageRecorded { source: "title".to_owned(), tokens, cost, model: None, failed: false })
 }
 
 /// An event that fits no session: it takes back a prompt that nobody gave.

@@ -88,8 +88,7 @@ impl Rich {
             always: Vec::new(),
             metadata: Map::new(),
         };
-        let request =
-            Request { id: RequestId::mint(self.stamp(40), [4; RANDOM]), time: TIME, ask, call: None };
+        let request = Request::new(RequestId::mint(self.stamp(40), [4; RANDOM]), TIME, ask, None);
         let events = vec![
             Event::SessionCreated { session: Box::new(session) },
             Event::TitleChanged {

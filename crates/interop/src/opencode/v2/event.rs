@@ -224,6 +224,11 @@ impl<'a> V2EventWriter<'a> {
             | Event::RequestAsked { .. }
             | Event::RequestAnswered { .. }
             | Event::UsageRecorded { .. }
+            | Event::UsageReported { .. }
+            | Event::RetryScheduled { .. }
+            | Event::RecoveryBegun { .. }
+            | Event::RecoveryLeft {}
+            | Event::SessionParked { .. }
             | Event::SessionResumed {}
             | Event::InterruptRequested {} => return Ok(None),
         }))

@@ -204,11 +204,16 @@ impl V2LogReader {
                     files: files.map(names),
                     parts: Vec::new(),
                     declined: false,
+                    estimated: false,
+                    error: None,
                 })
             }
-            "step.failed.2" => {
-                Some(Event::StepFailed { entry, error: read_error(data.get("error")?), resumes: false })
-            }
+            "step.failed.2" => Some(Event::StepFailed {
+                entry,
+                error: read_error(data.get("error")?),
+                resumes: false,
+                remains: Box::default(),
+            }),
             "text.started.1" => {
                 let name = text(data, "textID")?;
                 let mut kind = PartKind::text("");

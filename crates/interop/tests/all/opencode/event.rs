@@ -296,7 +296,11 @@ impl Replay {
         let completed = moment(&info["time"]["completed"]);
         if info.get("error").is_some() {
             let error = v1::read_fault(info["error"].clone());
-            return self.commit(completed, Event::StepFailed { entry, error, resumes: false }, vec![told]);
+            return self.commit(
+                completed,
+                Event::StepFailed { entry, error, resumes: false, remains: Box::default() },
+                vec![told],
+            );
         }
         // What is left is the end of a person's command.
         let ended = self.stream.pop_front().unwrap();
@@ -416,6 +420,8 @@ impl Replay {
             files: None,
             parts,
             declined: false,
+            estimated: false,
+            error: None,
         };
         self.commit(moment(&info["time"]["completed"]), event, expected);
     }

@@ -383,6 +383,8 @@ fn events_name_an_answer_as_clients_know_it() {
             files: None,
             parts: Vec::new(),
             declined: false,
+            estimated: false,
+            error: None,
         },
     ]);
     let event = |name: &str, time: i64, more: Value| {
@@ -405,8 +407,10 @@ fn a_fault_without_a_message_is_told_by_its_name() {
     let id = EntryId::new("msg_1");
     let entry = Box::new(Entry::new(id.clone(), None, 5, Body::Assistant(Assistant::default())));
     let error = Fault { kind: FaultKind::OutputLength, message: None, came: None };
-    let shown =
-        shown_as(vec![Event::StepStarted { entry }, Event::StepFailed { entry: id, error, resumes: false }]);
+    let shown = shown_as(vec![
+        Event::StepStarted { entry },
+        Event::StepFailed { entry: id, error, resumes: false, remains: Box::default() },
+    ]);
     let error = json!({"type": "unknown", "message": "MessageOutputLengthError"});
     assert_eq!(shown[1].1["error"], error);
 }

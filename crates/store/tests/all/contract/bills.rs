@@ -68,6 +68,7 @@ async fn uses_are_added_up_by_model_project_and_time(place: &Place) {
         model: Some(by("small")),
         tokens: tokens(2),
         cost: Money::ZERO,
+        failed: false,
     };
     append(&store, &two, vec![at(3 * DAY, title), new(nothing())]).await;
 
@@ -92,7 +93,13 @@ async fn uses_are_added_up_by_model_project_and_time(place: &Place) {
 
 /// A use of nothing, which is no line.
 fn nothing() -> Event {
-    Event::UsageRecorded { source: "title".into(), model: None, tokens: Tokens::default(), cost: Money::ZERO }
+    Event::UsageRecorded {
+        source: "title".into(),
+        model: None,
+        tokens: Tokens::default(),
+        cost: Money::ZERO,
+        failed: false,
+    }
 }
 
 async fn an_import_is_billed_to_the_models_of_its_answers_and_no_higher_than_it_says(place: &Place) {
