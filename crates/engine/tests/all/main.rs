@@ -17,6 +17,7 @@ mod edits;
 mod file_views;
 mod forks;
 mod gap;
+mod history;
 mod imports;
 mod inbox;
 mod latency;
