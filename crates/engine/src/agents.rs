@@ -10,6 +10,7 @@ use everturn_tools::scope::PROTECTED;
 use everturn_tools::webfetch::LOCAL_NETWORK;
 
 use crate::config::{AgentDefinition, AgentRole, ConfiguredRules};
+use crate::projects::Location;
 use crate::{Config, Error};
 
 /// An agent.
@@ -177,7 +178,7 @@ pub(crate) fn delegates(agents: &[Agent]) -> Vec<(String, String)> {
 }
 
 /// The file of a session's plan: in the project, or in the data folder where there is no repository.
-pub(crate) fn plan_file(session: &Session, worktree: &Path, data: &Path) -> PathBuf {
+pub(crate) fn plan_file(session: &Session, location: &Location, data: &Path) -> PathBuf {
     // The slug of an imported session is somebody else's word.
     let slug: String = session
         .slug
@@ -186,15 +187,20 @@ pub(crate) fn plan_file(session: &Session, worktree: &Path, data: &Path) -> Path
         .take(64)
         .collect();
     let name = format!("{}-{slug}.md", session.time.created);
-    // Outside a repository the root is that of the file system.
-    let folder = if worktree.parent().is_some() { worktree.join(PLANS) } else { data.join(PLANS_ELSEWHERE) };
+    // Outside a repository a folder is its own root.
+    let folder = match location.project.vcs {
+        Some(_) => location.worktree.join(PLANS),
+        None => data.join(PLANS_ELSEWHERE),
+    };
     folder.join(name)
 }
 
+/// The agent that makes plans.
+pub(crate) const PLANNING: &str = "plan";
+
 /// What the planning agent is told about the file of its plan.
-pub(crate) fn plan_note(agent: &Agent, file: &Path) -> Option<String> {
-    (agent.name == "plan")
-        .then(|| format!("The file of the plan, the only one that you may change: {}", file.display()))
+pub(crate) fn plan_note(file: &Path) -> String {
+    format!("The file of the plan, the only one that you may change: {}", file.display())
 }
 
 /// An agent as it is built in.
@@ -223,7 +229,7 @@ fn builtin(data: &Path) -> [BuiltinAgent; 5] {
             prompt: BUILD,
         },
         BuiltinAgent {
-            name: "plan",
+            name: PLANNING,
             description: Some("Studies the project and makes a plan; changes nothing else."),
             role: AgentRole::Primary,
             hidden: false,
@@ -348,6 +354,7 @@ fn exploring_bounds() -> Vec<Rule> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::projects::Project;
 
     #[test]
     fn what_is_nearby_is_asked_for_although_pages_may_be_fetched() {
@@ -389,10 +396,19 @@ mod tests {
 
     #[test]
     fn a_plan_stays_in_its_folder() {
-        let mut session = Session::new("ses_1".into(), "global", "/srv/demo", "t", "1", 17);
-        session.slug = "../calm/../river".to_owned();
-        let file = |worktree: &str| plan_file(&session, Path::new(worktree), Path::new("/data"));
-        assert_eq!(file("/srv/demo"), Path::new("/srv/demo/.opencode/plans/17-calmriver.md"));
-        assert_eq!(file("/"), Path::new("/data/plans/17-calmriver.md"));
+        let file = |vcs: Option<&str>, worktree: &str| {
+            let mut session = Session::new("ses_1".into(), "global", "/srv/demo", "t", "1", 17);
+            session.slug = "../calm/../river".to_owned();
+            let vcs = vcs.map(str::to_owned);
+            let (id, places) = ("global".to_owned(), Vec::new());
+            let project = Project { id, worktree: worktree.into(), vcs, created: 1, updated: 1, places };
+            let (directory, worktree) = ("/srv/demo".into(), worktree.into());
+            let location = Location { directory, worktree, project, path: String::new() };
+            plan_file(&session, &location, Path::new("/data"))
+        };
+        assert_eq!(file(Some("git"), "/srv/demo"), Path::new("/srv/demo/.opencode/plans/17-calmriver.md"));
+        // Without a repository, the folder was taken for the root of one.
+        assert_eq!(file(None, "/srv/demo"), Path::new("/data/plans/17-calmriver.md"));
+        assert_eq!(file(None, "/"), Path::new("/data/plans/17-calmriver.md"));
     }
 }

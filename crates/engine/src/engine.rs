@@ -262,7 +262,7 @@ impl EngineServices {
     ) -> Self {
         let FeedServices { bus, slots, waiting, busy } = base;
         let Options { paths, directory, configurations, project_files, keys, tools, .. } = options;
-        let Options { supervisor, secrets, patience, sandbox, .. } = options;
+        let Options { supervisor, secrets, patience, sandbox, context, .. } = options;
         let paths = Arc::new(paths);
         let lifecycle = Lifecycle::default();
         let journal = Journal::new(store.clone(), mint.clone(), bus);
@@ -332,7 +332,6 @@ impl EngineServices {
             projects: projects.clone(),
             guidance: guidance.clone(),
             delegation: Delegation::new(delegation, patience),
-            data: paths.data.clone(),
         };
         let calls = ToolCalls::new(journal.clone(), requests.clone(), views.clone(), host);
         let turns = TurnServices {
@@ -344,6 +343,7 @@ impl EngineServices {
             snapshots,
             configurations: configurations.clone(),
             guidance: guidance.clone(),
+            context,
             models: models.clone(),
             mcp: mcp.clone(),
             calls,

@@ -38,7 +38,7 @@
 //! - [`drains`]: one drain for each session, wakes, interrupts
 //! - `worker`: what a drain does
 //! - `turn`: one provider turn, from promotion to its end, and what a restart does with one that was cut off
-//! - `context`: the system context of an epoch, and what changes in it
+//! - [`context`]: the system context of an epoch, and what changes in it
 //! - `history`: from the path to what a provider is given
 //! - `provider_call`: one call to a provider
 //! - `calls`: the tool calls of a turn
@@ -67,7 +67,7 @@ mod calls;
 pub mod config;
 pub mod configurations;
 mod confinement;
-mod context;
+pub mod context;
 mod delegation;
 pub mod drains;
 pub mod engine;

@@ -120,7 +120,7 @@ impl Spending {
         let mut imported: BTreeMap<String, Spent> = BTreeMap::new();
         for record in self.store.events(&session.id, None, usize::MAX).await? {
             match record.event {
-                Event::StepStarted { entry } => {
+                Event::StepStarted { entry, .. } => {
                     let model = entry.body.assistant().and_then(|assistant| assistant.model.clone());
                     models.extend(model.map(|model| (entry.id.clone(), model)));
                 }

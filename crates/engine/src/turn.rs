@@ -27,10 +27,12 @@ use everturn_tools::{Scope, Snapshots};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use crate::agents;
 use crate::bus::Signal;
 use crate::calls::{CallSurroundings, ToolCalls};
 use crate::configurations::Configurations;
 use crate::confinement::Confinement;
+use crate::context::ContextRegistry;
 use crate::drains::Drains;
 use crate::file_views::FileViews;
 use crate::guidance::Guidance;
@@ -90,6 +92,7 @@ pub(crate) struct TurnServices {
     pub(crate) snapshots: SnapshotFolders,
     pub(crate) configurations: Configurations,
     pub(crate) guidance: Guidance,
+    pub(crate) context: ContextRegistry,
     pub(crate) models: Models,
     pub(crate) mcp: McpServers,
     pub(crate) calls: ToolCalls,
@@ -194,6 +197,11 @@ impl<'r> Turn<'r> {
         &self.tree.session
     }
 
+    /// The file of the session's plan.
+    fn plan(&self, location: &Location) -> PathBuf {
+        agents::plan_file(self.session(), location, &self.services.data)
+    }
+
     /// Sends a signal of the moment, as long as this process has the session.
     fn signal(&self, signal: Signal) {
         self.services.journal.signal_unless(&self.lost, self.session(), signal);
@@ -205,16 +213,19 @@ impl<'r> Turn<'r> {
         let config = self.services.configurations.at(&location.directory).await;
         let agent = self.agent(config.agents());
         let policy = config.agents().policy_of(&agent.name, self.session());
-        let sources = self.observe(&location, &config, policy.clone()).await?;
+        let plan = self.plan(&location);
+        let sources = self.observe(&location, &config, &agent, &plan, policy.clone()).await?;
         let mut opening = TurnOpening::at(&self.tree, self.services.journal.mint());
-        self.open(&mut opening, &sources)?;
+        let begun = self.open(&mut opening, &sources)?;
         if !self.session().open && !self.wants_answer() {
             if !self.begin(opening).await? {
                 return Ok(TurnEnd::Stale);
             }
             return Ok(TurnEnd::Continue);
         }
-        self.update(&mut opening, &sources);
+        if !begun {
+            self.update(&mut opening, &sources);
+        }
         let wanted = self.selected_model();
         let chosen = match self.services.models.of(&config).choose(wanted.as_ref(), &location.directory) {
             Ok(chosen) => chosen,
@@ -243,12 +254,13 @@ impl<'r> Turn<'r> {
         self.services.views.recall(&self.session().id, &path);
         let registry = self.services.mcp.registry(&config, &location, self.cancel).await;
         let offer = self.offer(&config.tools_over(&registry), &chosen, &policy);
-        let request = self.request(&chosen, &agent, &offer, &location);
+        let request = self.request(&chosen, &agent, &offer);
         let setting = CallSurroundings {
             session: Arc::new(self.session().clone()),
             scope: Arc::new(self.services.scope(&location, &config, &policy, self.session()).await),
             offer: Arc::new(offer),
             policy: Arc::new(policy),
+            plan,
             config,
             lease: self.lease.clone(),
             lost: self.lost.clone(),

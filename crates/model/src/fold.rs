@@ -200,8 +200,12 @@ impl Fold<'_> {
                 self.append((**entry).clone(), parts)?;
             }
             Event::Labeled { entry } => self.insert((**entry).clone(), &[])?,
-            Event::StepStarted { entry } => {
+            Event::StepStarted { entry, frame } => {
                 self.tree.session.open = true;
+                if frame.is_some() {
+                    let sent = entry.body.assistant().and_then(|assistant| assistant.sent.as_ref());
+                    self.tree.session.frames.extend(sent.and_then(|sent| sent.frame.clone()));
+                }
                 self.append((**entry).clone(), &[])?;
             }
             Event::ToolSettled { entry, assistant, part } => {
@@ -296,7 +300,17 @@ impl Fold<'_> {
                     self.replace_part(entry, part)?;
                 }
             }
-            Event::StepEnded { entry, finish, tokens, cost, snapshot, files, parts, declined } => {
+            Event::StepEnded {
+                entry,
+                finish,
+                tokens,
+                cost,
+                snapshot,
+                files,
+                parts,
+                declined,
+                structured,
+            } => {
                 let (time, id) = (self.time, entry);
                 let found = self.entry(id)?;
                 let Some(assistant) = found.body.assistant_mut() else { return Err(self.unfit(id)) };
@@ -306,6 +320,7 @@ impl Fold<'_> {
                 assistant.cost = *cost;
                 assistant.snapshot_end.clone_from(snapshot);
                 assistant.files.clone_from(files);
+                assistant.structured.clone_from(structured);
                 assistant.completed = Some(time);
                 let session = &mut self.tree.session;
                 session.open = *finish == Finish::ToolCalls && !declined;
@@ -500,10 +515,8 @@ impl Fold<'_> {
         let state = path::state(path::to(self.tree, leaf.as_ref()));
         // A session that was given a selection keeps it while its path has none.
         let kept = PathState::cached(&self.tree.session);
-        let moved = self.tree.session.time.moved;
-        let holds = |id: &EntryId| {
-            self.tree.node(id).is_some_and(|node| moved.is_none_or(|moved| node.entry.time >= moved))
-        };
+        let holds =
+            |id: &EntryId| self.tree.node(id).is_some_and(|node| self.tree.session.holds_epoch(&node.entry));
         let epoch = state.epoch.filter(holds);
         let state = PathState {
             agent: state.agent.or(kept.agent),

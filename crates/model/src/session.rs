@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::entry::{Body, Entry};
 use crate::finish::FileChange;
 use crate::ids::Stamp;
 use crate::permission::Rule;
@@ -151,7 +152,7 @@ pub struct SessionTimes {
     /// When it was archived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived: Option<Millis>,
-    /// When it moved to another folder: a Context Epoch from before then does not hold.
+    /// When it moved to another folder: a Context Epoch from before then that does not say its folder does not hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved: Option<Millis>,
     /// When it was put into the trash.
@@ -260,6 +261,9 @@ pub struct Session {
     /// for again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused_trust: Vec<String>,
+    /// The surroundings of requests that the log has, by their digests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frames: Vec<String>,
     /// The newest Context Epoch on the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<EntryId>,
@@ -332,6 +336,7 @@ impl Session {
             parked: false,
             foreign_rules: None,
             refused_trust: Vec::new(),
+            frames: Vec::new(),
             epoch: None,
             compaction: None,
             tokens: Tokens::default(),
@@ -345,6 +350,17 @@ impl Session {
     #[must_use]
     pub fn has_work(&self) -> bool {
         self.open || self.waiting > 0
+    }
+
+    /// True when a Context Epoch is about the folder that the session works in.
+    #[must_use]
+    pub fn holds_epoch(&self, entry: &Entry) -> bool {
+        match &entry.body {
+            Body::Epoch { directory: Some(directory), .. } => *directory == self.directory,
+            // Earlier versions did not say what it is about.
+            Body::Epoch { directory: None, .. } => self.time.moved.is_none_or(|moved| entry.time >= moved),
+            _ => false,
+        }
     }
 
     /// Raises the floor for new ids above an id that is used here.

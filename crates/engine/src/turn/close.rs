@@ -86,6 +86,7 @@ fn step_ended(
         files: Some(files),
         parts,
         declined,
+        structured: None,
     }
 }
 

@@ -136,6 +136,7 @@ impl ProviderTurns {
             files: None,
             parts: Vec::new(),
             declined,
+            structured: None,
         }])
         .await?;
         Ok(ClosedLeftovers::Settled(turn.tree))
@@ -279,6 +280,7 @@ impl ProviderTurns {
             scope: Arc::new(self.services.scope(&location, &config, &policy, session).await),
             offer: Arc::new(config.tools_over(&registry).offer()),
             policy: Arc::new(policy),
+            plan: turn.plan(&location),
             config,
             lease: turn.lease.clone(),
             lost: turn.lost.clone(),

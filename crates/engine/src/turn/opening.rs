@@ -5,6 +5,9 @@
 //! it since it was told last; then the step starts. All of it is one append, put together by a builder that knows the
 //! leaf as it will be.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use everturn_model::entry::{Assistant, Body, Entry, UserSummary};
 use everturn_model::permission::Policy;
 use everturn_model::session::Summary;
@@ -13,8 +16,7 @@ use everturn_model::{EntryId, Event, Session, Tree, path};
 use super::Turn;
 use super::request::last_user;
 use crate::agents::Agent;
-use crate::background::blocking;
-use crate::context::{self, ContextSource, ContextView};
+use crate::context::{self, AdmittedContext, ContextSource, ContextStep, ContextView, PathEpoch};
 use crate::mint::Mint;
 use crate::models::UsableModel;
 use crate::projects::Location;
@@ -58,6 +60,12 @@ impl TurnOpening {
         self.events.push(Event::EntryAdded { entry, parts: Vec::new() });
     }
 
+    /// Begins an epoch with a baseline.
+    fn begin_epoch(&mut self, AdmittedContext { text: baseline, snapshot }: AdmittedContext) {
+        let directory = Some(self.session.directory.clone());
+        self.add(Body::Epoch { baseline, snapshot, directory });
+    }
+
     /// Adds an event that leaves the leaf where it is.
     pub(super) fn push(&mut self, event: Option<Event>) {
         self.events.extend(event);
@@ -98,7 +106,7 @@ impl TurnOpening {
         let answers = self.answers.clone();
         let entry = self.entry(Body::Assistant(Assistant { answers, ..assistant }));
         let id = entry.id.clone();
-        self.events.push(Event::StepStarted { entry: Box::new(entry) });
+        self.events.push(Event::StepStarted { entry: Box::new(entry), frame: None });
         id
     }
 
@@ -117,28 +125,35 @@ impl TurnOpening {
 }
 
 impl Turn<'_> {
-    /// What comes before the model: the epoch's baseline, then promotion.
-    pub(super) fn open(&self, opening: &mut TurnOpening, sources: &[ContextSource]) -> Result<(), Error> {
-        if self.session().epoch.is_none() {
-            let baseline = context::initialize(sources)?;
-            opening.add(Body::Epoch { baseline: baseline.text, snapshot: baseline.snapshot });
+    /// What comes before the model: the epoch's baseline, then promotion. True when an epoch begins with it: the model is
+    /// told everything.
+    pub(super) fn open(&self, opening: &mut TurnOpening, sources: &[ContextSource]) -> Result<bool, Error> {
+        let path = path::to(&self.tree, self.session().leaf.as_ref());
+        let baseline = match PathEpoch::of(self.session(), &path) {
+            PathEpoch::Missing => Some(context::initialize(sources)?),
+            PathEpoch::Ended(told) => context::replace(told, sources),
+            PathEpoch::Holds(_) => None,
+        };
+        let begun = baseline.is_some();
+        if let Some(baseline) = baseline {
+            opening.begin_epoch(baseline);
         }
         for id in &self.work.promote {
             opening.promote(id, self.tree.waiting(id).map(|item| item.revision));
         }
-        Ok(())
+        Ok(begun)
     }
 
     /// What has changed around the model since it was told last, as one entry.
     pub(super) fn update(&self, opening: &mut TurnOpening, sources: &[ContextSource]) {
-        // A new epoch has just been told everything.
-        if self.session().epoch.is_none() {
-            return;
-        }
         let path = path::to(&self.tree, self.session().leaf.as_ref());
-        let change = context::admitted(&path).and_then(|snapshot| context::reconcile(snapshot, sources));
-        if let Some(change) = change {
-            opening.add(Body::System { text: change.text, snapshot: Some(change.snapshot) });
+        let Some(told) = PathEpoch::of(self.session(), &path).told() else { return };
+        match context::reconcile(told, sources) {
+            ContextStep::Unchanged | ContextStep::Blocked => {}
+            ContextStep::Updated(AdmittedContext { text, snapshot }) => {
+                opening.add(Body::System { text, snapshot: Some(snapshot) });
+            }
+            ContextStep::Replace(baseline) => opening.begin_epoch(baseline),
         }
     }
 
@@ -147,29 +162,30 @@ impl Turn<'_> {
         &self,
         location: &Location,
         config: &Config,
+        agent: &Agent,
+        plan: &Path,
         policy: Policy,
     ) -> Result<Vec<ContextSource>, Error> {
-        let nested = if self.session().epoch.is_some() {
+        let nested = {
             let path = path::to(&self.tree, self.session().leaf.as_ref());
-            context::found_beside(&path).into_iter().collect()
-        } else {
-            Vec::new()
+            context::found_beside(PathEpoch::of(self.session(), &path), &path)
         };
         let view = ContextView {
             location: location.clone(),
+            session: Arc::new(self.session().clone()),
+            agent: agent.name.clone(),
+            now: self.services.journal.mint().now(),
             places: self.services.guidance.places(config, location),
             policy,
             nested,
-            now: self.services.journal.mint().now(),
+            plan: plan.to_owned(),
         };
-        blocking(move || context::observe(&view)).await
+        self.services.context.observe(view).await
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::world::System;
 
@@ -189,7 +205,7 @@ mod tests {
             let (id, parent) = match event {
                 Event::PromptPromoted { id, parent, .. } => (id, parent),
                 Event::EntryAdded { entry, .. } => (entry.id, entry.parent),
-                Event::StepStarted { entry } => {
+                Event::StepStarted { entry, .. } => {
                     let answers = entry.body.assistant().and_then(|assistant| assistant.answers.clone());
                     assert_eq!(answers.as_deref(), Some("msg_two"));
                     (entry.id, entry.parent)

@@ -9,11 +9,10 @@ use everturn_model::{Tree, path};
 use everturn_tools::{Registry, ToolOffer};
 
 use super::Turn;
-use crate::agents::{self, Agent, Agents};
+use crate::agents::{Agent, Agents};
 use crate::config::AgentRole;
 use crate::history;
 use crate::models::{self, UsableModel};
-use crate::projects::Location;
 
 impl Turn<'_> {
     pub(super) fn wants_answer(&self) -> bool {
@@ -59,13 +58,7 @@ impl Turn<'_> {
         })
     }
 
-    pub(super) fn request(
-        &self,
-        chosen: &UsableModel,
-        agent: &Agent,
-        offer: &ToolOffer,
-        location: &Location,
-    ) -> ModelRequest {
+    pub(super) fn request(&self, chosen: &UsableModel, agent: &Agent, offer: &ToolOffer) -> ModelRequest {
         let path = path::to(&self.tree, self.session().leaf.as_ref());
         let baseline = path.iter().rev().find_map(|node| match &node.entry.body {
             Body::Epoch { baseline, .. } => Some(baseline.clone()),
@@ -75,9 +68,7 @@ impl Turn<'_> {
             Body::User(user) => Some(user),
             _ => None,
         });
-        let plan = agents::plan_file(self.session(), &location.worktree, &self.services.data);
         let mut system = vec![agent.prompt.clone()];
-        system.extend(agents::plan_note(agent, &plan));
         system.extend(baseline);
         system.extend(user.and_then(|user| user.system.clone()));
         let setting = chosen.setting();

@@ -72,8 +72,18 @@ impl Stage {
         let begun = Entry::new(entry.clone(), None, mint.now(), Body::Assistant(Assistant::default()));
         let (finish, tokens, cost) = (Finish::Stop, Tokens::default(), Money::ZERO);
         let (snapshot, files, parts, declined) = (None, None, Vec::new(), false);
-        let ended = Event::StepEnded { entry, finish, tokens, cost, snapshot, files, parts, declined };
-        (Event::StepStarted { entry: Box::new(begun) }, ended)
+        let ended = Event::StepEnded {
+            entry,
+            finish,
+            tokens,
+            cost,
+            snapshot,
+            files,
+            parts,
+            declined,
+            structured: None,
+        };
+        (Event::StepStarted { entry: Box::new(begun), frame: None }, ended)
     }
 
     async fn settled(&self) {

@@ -86,7 +86,7 @@ impl<'b> OtherProcess<'b> {
         let mint = self.bench.engine.mint();
         let id = mint.entry(&self.bench.session);
         let entry = Entry::new(id.clone(), parent, mint.now(), Body::Assistant(Assistant::default()));
-        (id, Event::StepStarted { entry: Box::new(entry) })
+        (id, Event::StepStarted { entry: Box::new(entry), frame: None })
     }
 }
 
@@ -101,6 +101,7 @@ pub(crate) fn end(entry: EntryId) -> Event {
         files: None,
         parts: Vec::new(),
         declined: false,
+        structured: None,
     }
 }
 
@@ -439,7 +440,7 @@ async fn reviewed(bench: &Bench, store: &Store) {
     let lease = store.acquire(&session.id).await.unwrap();
     let id = mint.entry(&session);
     let entry = Entry::new(id.clone(), None, mint.now(), Body::Assistant(Assistant::default()));
-    let events = [Event::StepStarted { entry: Box::new(entry) }, end(id)];
+    let events = [Event::StepStarted { entry: Box::new(entry), frame: None }, end(id)];
     let new = events.map(|event| NewEvent { id: mint.event(), time: mint.now(), event });
     let mut updates = bench.engine.bus().listen();
     store.append(&session.id, Authority::Owned(lease.clone()), new.into()).await.unwrap();

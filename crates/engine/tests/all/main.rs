@@ -33,6 +33,7 @@ mod project;
 mod project_trust;
 mod question;
 mod recover;
+mod relations;
 mod replay;
 mod revert;
 mod rule_stacks;

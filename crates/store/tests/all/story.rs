@@ -214,7 +214,11 @@ impl Story {
                 let body = match a % 5 {
                     0 => Body::AgentSwitch { agent: text },
                     1 => Body::ThinkingSwitch { level: Some(text) },
-                    2 => Body::Epoch { baseline: text, snapshot: json!({"date": a}) },
+                    2 => Body::Epoch {
+                        baseline: text,
+                        snapshot: json!({"date": a}),
+                        directory: Some("/srv/demo".to_owned()),
+                    },
                     3 => Body::Synthetic { text: Some(text), origin_type: None, display: None },
                     _ => Body::Custom { custom_type: text, data: Some(json!([a, null])) },
                 };
