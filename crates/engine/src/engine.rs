@@ -36,6 +36,7 @@ use crate::recovery::Recovery;
 use crate::requests::trust::TrustRequests;
 use crate::requests::{Requests, WaitingCalls};
 use crate::reverts::Reverts;
+use crate::sent_requests::SentRequests;
 use crate::sessions::Sessions;
 use crate::snapshot_folders::SnapshotFolders;
 use crate::spending::Spending;
@@ -71,6 +72,7 @@ struct EngineServices {
     trash: Trash,
     spending: Spending,
     outputs: ToolOutputs,
+    sent: SentRequests,
     recovery: Recovery,
     /// Held for the drains and for what other processes run, which know them only as long as they are here.
     _worker: Arc<Worker>,
@@ -235,6 +237,12 @@ impl Engine {
         &self.0.spending
     }
 
+    /// What models were sent.
+    #[must_use]
+    pub fn sent_requests(&self) -> &SentRequests {
+        &self.0.sent
+    }
+
     /// Long output of tools.
     #[must_use]
     pub fn outputs(&self) -> &ToolOutputs {
@@ -366,6 +374,7 @@ impl EngineServices {
             imports: Imports::new(store.clone(), projects.clone()),
             trash: Trash::new(store.clone(), journal.clone(), drains.clone(), outputs.clone()),
             spending: Spending::new(store.clone(), projects.clone()),
+            sent: SentRequests::new(store.clone(), configurations.clone(), models.clone(), tools.clone()),
             recovery: Recovery::new(store, projects.clone(), drains.clone()),
             lifecycle,
             journal,

@@ -39,6 +39,8 @@
 //! - `worker`: what a drain does
 //! - `turn`: one provider turn, from promotion to its end, and what a restart does with one that was cut off
 //! - [`context`]: the system context of an epoch, and what changes in it
+//! - `steps`: how many steps an agent takes for one prompt
+//! - `structured`: answers in a shape that the prompt asks for
 //! - `history`: from the path to what a provider is given
 //! - `provider_call`: one call to a provider
 //! - `calls`: the tool calls of a turn
@@ -53,6 +55,7 @@
 //! - [`sessions`]: create, list, rename, archive, trash, fork
 //! - [`trash`]: what is in the trash, taking it out, deleting it for good
 //! - `family`: a session and those that belong to it
+//! - [`sent_requests`]: what a model was sent, shown again
 //! - [`spending`]: what all sessions have used
 //! - [`reverts`]: undo and redo of messages and files
 //! - `recovery`: which sessions go on by themselves
@@ -93,9 +96,12 @@ mod provider_call;
 mod recovery;
 pub mod requests;
 pub mod reverts;
+pub mod sent_requests;
 pub mod sessions;
 mod snapshot_folders;
 pub mod spending;
+mod steps;
+mod structured;
 mod temporary;
 mod titles;
 pub mod trash;

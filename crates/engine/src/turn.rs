@@ -8,6 +8,7 @@ mod close;
 mod edits;
 mod fault;
 mod files;
+pub(crate) mod frame;
 mod intake;
 mod leftovers;
 mod opening;
@@ -17,13 +18,14 @@ mod stream;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use everturn_llm::ModelRequest;
+use everturn_llm::PreparedRequest;
 use everturn_model::permission::Policy;
 use everturn_model::session::ModelRef;
 use everturn_model::{EntryId, Event, Record, Session, Tree, fold, path};
 use everturn_store::{Lease, Store};
-use everturn_tools::{Scope, Snapshots};
+use everturn_tools::{Scope, Snapshots, ToolOffer};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
@@ -45,10 +47,14 @@ use crate::snapshot_folders::SnapshotFolders;
 use crate::titles::Titles;
 use crate::work_span::{WorkOutcome, WorkSpan};
 use crate::worker::NextWork;
-use crate::{Config, Error};
+use crate::{Config, Error, steps, structured};
 pub(crate) use files::diffs;
+use frame::RequestPlan;
 pub(crate) use leftovers::ClosedLeftovers;
 use opening::TurnOpening;
+
+/// How long a prompt waits for tools before it is shown without them.
+const PROMPTLY: Duration = Duration::from_millis(100);
 
 /// How a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,8 +162,12 @@ struct TurnSetup {
     setting: CallSurroundings,
     chosen: UsableModel,
     assistant: EntryId,
-    request: ModelRequest,
+    request: PreparedRequest,
     snapshots: Option<Arc<Snapshots>>,
+    /// Whether the answer must have the shape that the prompt asks for.
+    shaped: bool,
+    /// Whether no step comes after this one.
+    last: bool,
 }
 
 impl<'r> Turn<'r> {
@@ -239,8 +249,38 @@ impl<'r> Turn<'r> {
         self.work.model = Some(chosen.reference.clone());
         let snapshots = self.services.snapshots.of(&config, &location);
         let before = files::capture(snapshots.clone());
+        let (services, cancel) = (self.services, self.cancel);
+        let registry = {
+            let registry = services.mcp.registry(&config, &location, cancel);
+            tokio::pin!(registry);
+            match tokio::time::timeout(PROMPTLY, &mut registry).await {
+                Ok(registry) => registry,
+                Err(_) => {
+                    // The person sees their prompt at once, however long the servers take.
+                    let mint = services.journal.mint();
+                    let begun = std::mem::replace(&mut opening, TurnOpening::at(&self.tree, mint));
+                    if !self.begin(begun).await? {
+                        return Ok(TurnEnd::Stale);
+                    }
+                    opening = TurnOpening::at(&self.tree, mint);
+                    registry.await
+                }
+            }
+        };
+        let (offer, frame, request, shaped, last) = {
+            let path = opening.path(&self.tree);
+            let last = steps::is_last(&path, agent.steps);
+            let offer = self.offer(&config.tools_over(&registry), &chosen, &policy, &path, last);
+            let shaped = structured::wanted(&path).is_some();
+            let plan = RequestPlan { agent: &agent, chosen: &chosen, offer: &offer, shaped, last };
+            let frame = plan.frame();
+            let request = frame::request(&frame, &self.session().id, &path, chosen.setting().options);
+            // None can be called, whatever the model tries.
+            let offer = if last && !shaped { ToolOffer::default() } else { offer };
+            (offer, frame, chosen.provider.prepare(request), shaped, last)
+        };
 
-        let assistant = opening.start_step(&location, &agent, &chosen);
+        let assistant = opening.start_step(&location, frame, request.body());
         if !opening.summarize_promoted() {
             opening.push(self.services.summarize(&self.tree).await?);
         }
@@ -252,9 +292,6 @@ impl<'r> Turn<'r> {
 
         let path = path::to(&self.tree, self.session().leaf.as_ref());
         self.services.views.recall(&self.session().id, &path);
-        let registry = self.services.mcp.registry(&config, &location, self.cancel).await;
-        let offer = self.offer(&config.tools_over(&registry), &chosen, &policy);
-        let request = self.request(&chosen, &agent, &offer);
         let setting = CallSurroundings {
             session: Arc::new(self.session().clone()),
             scope: Arc::new(self.services.scope(&location, &config, &policy, self.session()).await),
@@ -266,7 +303,8 @@ impl<'r> Turn<'r> {
             lost: self.lost.clone(),
             cancel: self.cancel.child_token(),
         };
-        self.converse(TurnSetup { setting, chosen, assistant, request, snapshots }, before).await
+        self.converse(TurnSetup { setting, chosen, assistant, request, snapshots, shaped, last }, before)
+            .await
     }
 }
 

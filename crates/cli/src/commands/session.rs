@@ -4,9 +4,11 @@
 //! - `show`: a conversation as a person reads it
 //! - `shelf`: the archive and the trash
 //! - `inbox`: prompts that wait
+//! - `request`: what the model was sent
 
 mod inbox;
 pub(super) mod lookup;
+mod request;
 mod shelf;
 mod show;
 
@@ -26,6 +28,7 @@ use super::run::RunCommand;
 use crate::settings::{self, Listeners};
 use crate::table;
 use inbox::InboxCommand;
+use request::RequestCommand;
 use shelf::Shelf;
 
 /// The largest export that is taken in, in bytes.
@@ -72,6 +75,7 @@ pub(crate) enum SessionCommand {
         #[arg(long)]
         json: bool,
     },
+    Request(RequestCommand),
     /// Write a session as OpenCode exports it
     Export {
         /// The session
@@ -209,6 +213,7 @@ impl SessionCommand {
                 }
                 Ok(())
             }
+            Self::Request(command) => command.perform(engine).await,
             Self::Inbox(command) => command.perform(engine).await,
             Self::Resume { id, yes } => RunCommand::resume(id, yes).run(engine).await,
             Self::Archive(SessionIds { ids, json }) => Shelf { engine, json }.archive(&ids).await,

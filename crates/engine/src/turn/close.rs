@@ -3,7 +3,7 @@
 use everturn_model::fault::Fault;
 use everturn_model::finish::Finish;
 use everturn_model::part::PartKind;
-use everturn_model::{EntryId, Event, Money, Part, Tokens};
+use everturn_model::{Event, Part, path};
 use everturn_tools::snapshot::TreeId;
 
 use super::files::{capture, changed};
@@ -11,11 +11,18 @@ use super::intake::StreamIntake;
 use super::results::unfinished;
 use super::{Turn, TurnEnd, TurnSetup};
 use crate::Error;
+use crate::structured::{self, ShapedAnswer};
 
 /// What is said of a tool that the provider ran itself and left without a result.
 const UNSAID: &str = "The provider did not say what came of this call.";
 
 impl Turn<'_> {
+    /// How often the model may try again to give the answer in its shape.
+    fn retries(&self) -> u64 {
+        let path = path::to(&self.tree, self.session().leaf.as_ref());
+        structured::wanted(&path).map_or(0, |shape| shape.retries)
+    }
+
     /// Closes the step: usage, files, and whether the model goes on.
     pub(super) async fn close(
         &mut self,
@@ -37,7 +44,20 @@ impl Turn<'_> {
         if let Some(words) = given_up(&reason).filter(|_| !called) {
             return self.fail(&setup, intake, None, Fault::internal(words), start).await;
         }
+        let mut answer = None;
+        if setup.shaped {
+            match structured::answer(&self.tree, &setup.assistant) {
+                ShapedAnswer::Given(given) => answer = Some(given),
+                ShapedAnswer::Tried(tries) if !called || setup.last || tries > self.retries() => {
+                    return self.fail(&setup, intake, None, structured::fault(tries), start).await;
+                }
+                ShapedAnswer::Tried(_) => {}
+            }
+        }
+        // Where no step is left nothing follows, although the model called what it was not given.
+        let declined = declined || setup.last;
         let reason = match (called, reason) {
+            _ if answer.is_some() => Finish::Stop,
             (true, _) => Finish::ToolCalls,
             (false, Finish::ToolCalls) => Finish::Unknown,
             (false, reason) => reason,
@@ -56,37 +76,24 @@ impl Turn<'_> {
             let kind = PartKind::Patch { hash: from.as_str().to_owned(), files: files.clone() };
             parts.push(Part::new(self.services.journal.mint().part(self.session()), kind));
         }
-        let event = step_ended(&setup.assistant, reason, usage, cost, snapshot, files, parts, declined);
+        let goes_on = called && answer.is_none();
+        let event = Event::StepEnded {
+            entry: setup.assistant,
+            finish: reason,
+            tokens: usage,
+            cost,
+            snapshot,
+            files: Some(files),
+            parts,
+            declined: declined && goes_on,
+            structured: answer,
+        };
         self.commit(vec![event]).await?;
-        Ok(match (called, declined) {
+        Ok(match (goes_on, declined) {
             (true, false) => TurnEnd::Continue,
             (true, true) => TurnEnd::Declined,
             (false, _) => TurnEnd::Done,
         })
-    }
-}
-
-#[expect(clippy::too_many_arguments, reason = "the fields of one event")]
-fn step_ended(
-    entry: &EntryId,
-    finish: Finish,
-    tokens: Tokens,
-    cost: Money,
-    snapshot: Option<String>,
-    files: Vec<String>,
-    parts: Vec<Part>,
-    declined: bool,
-) -> Event {
-    Event::StepEnded {
-        entry: entry.clone(),
-        finish,
-        tokens,
-        cost,
-        snapshot,
-        files: Some(files),
-        parts,
-        declined,
-        structured: None,
     }
 }
 

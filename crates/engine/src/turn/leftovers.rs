@@ -30,6 +30,7 @@ use crate::calls::{
     CallSurroundings, EditVerdict, INTERRUPTED, RunningCalls, SettledCall, ToolCall, UNKNOWN,
 };
 use crate::delegation::delegate_of;
+use crate::structured::{self, ShapedAnswer};
 use crate::worker::NextWork;
 
 const CUT_OFF: &str = "The server ended while this answer was being written.";
@@ -81,7 +82,7 @@ impl ProviderTurns {
         let open = self.open_calls(&tree, &assistant, |part| !part.kind.is_hosted());
         let verdicts = edits.clone().verdicts(open.iter().map(|call| call.part.clone()).collect()).await?;
         let config = self.services.configurations.at(Path::new(&tree.session.directory)).await;
-        let tools = config.tools_over(self.services.mcp.own_tools());
+        let tools = structured::over(config.tools_over(self.services.mcp.own_tools()), &tree);
         let remedies = remedies(&tools, &tree, open, &verdicts);
         let hosted = self.open_calls(&tree, &assistant, |part| part.kind.is_hosted());
         tracing::info!(session = %id, calls = remedies.len(), "continuing a turn that was cut off");
@@ -127,16 +128,20 @@ impl ProviderTurns {
         if cancel.is_cancelled() {
             return self.stop(turn, &assistant, Vec::new()).await;
         }
+        let answer = match structured::answer(&turn.tree, &assistant) {
+            ShapedAnswer::Given(answer) => Some(answer),
+            ShapedAnswer::Tried(_) => None,
+        };
         turn.commit(vec![Event::StepEnded {
             entry: assistant,
-            finish: Finish::ToolCalls,
+            finish: if answer.is_some() { Finish::Stop } else { Finish::ToolCalls },
             tokens: Tokens::default(),
             cost: Money::ZERO,
             snapshot: None,
             files: None,
             parts: Vec::new(),
             declined,
-            structured: None,
+            structured: answer,
         }])
         .await?;
         Ok(ClosedLeftovers::Settled(turn.tree))
@@ -278,7 +283,7 @@ impl ProviderTurns {
         Ok(CallSurroundings {
             session: Arc::new(turn.session().clone()),
             scope: Arc::new(self.services.scope(&location, &config, &policy, session).await),
-            offer: Arc::new(config.tools_over(&registry).offer()),
+            offer: Arc::new(structured::over(config.tools_over(&registry), &turn.tree).offer()),
             policy: Arc::new(policy),
             plan: turn.plan(&location),
             config,

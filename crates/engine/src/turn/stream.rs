@@ -22,7 +22,7 @@ const SAVE_EVERY: Duration = Duration::from_millis(200);
 impl TurnSetup {
     /// A call to the model of the turn.
     fn call(&self) -> ProviderCall {
-        ProviderCall::new(&self.setting.session.id, &self.chosen, self.request.clone())
+        ProviderCall::new(&self.setting.session.id, &self.chosen, &self.request)
     }
 }
 

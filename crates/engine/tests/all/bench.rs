@@ -233,6 +233,7 @@ fn kind(fault: &Fault) -> &'static str {
         FaultKind::Authentication { .. } => "authentication",
         FaultKind::Api(_) => "api",
         FaultKind::Internal => "internal",
+        FaultKind::StructuredOutput { .. } => "structured output",
         other => panic!("no turn ends with {other:?} here"),
     }
 }

@@ -8,6 +8,7 @@
     reason = "a test that cannot go on fails; clippy.toml covers test functions but not their helpers"
 )]
 
+mod agents;
 mod bench;
 mod beside;
 mod calls;
@@ -38,6 +39,7 @@ mod replay;
 mod revert;
 mod rule_stacks;
 mod saving;
+mod sent_requests;
 mod spans;
 mod spending;
 mod stopping;
