@@ -274,8 +274,8 @@ fn digest(prompt: &Prompt) -> String {
         "parts": parts, "delivery": prompt.delivery, "reply": prompt.reply,
     });
     // Only where there is one: a prompt that was admitted before there were any has the same digest still.
-    if let Some(format) = &prompt.format {
-        asked["format"] = json!([format.schema, format.retries]);
+    if let (Some(format), Some(asked)) = (&prompt.format, asked.as_object_mut()) {
+        asked.insert("format".to_owned(), json!([format.schema, format.retries]));
     }
     let mut text = String::new();
     write_sorted(&asked, &mut text);

@@ -26,6 +26,7 @@ async fn answers(bench: &Bench) -> Vec<Assistant> {
 async fn settings_of_an_agent_in_markdown_reach_the_request() {
     let text = "---\ndescription: careful\nmode: primary\ntemperature: 0.25\ntop_p: 0.5\nsteps: 4\ntools:\n  bash: false\n---\nBe careful.\n";
     let bench = Bench::found(json!({}), &[(".opencode/agent/careful.md", text)]).await;
+    bench.trust_all().await;
     say_as(&bench, "careful", "SAY:one").await;
     let sent = bench.model.prompts().pop().unwrap();
     assert_eq!((&sent["temperature"], &sent["top_p"]), (&json!(0.25), &json!(0.5)));

@@ -120,7 +120,7 @@ async fn secrets_in_what_the_configuration_adds_are_not_stored_and_not_shown() {
         let key = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEF";
         let model = json!({"options": {"gateway": {"api_key": key}}});
         let fake =
-            json!({"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"fake-model": model}});
+            json!({"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"fake-1": model}});
         json!({"provider": {"fake": fake}})
     })
     .await;

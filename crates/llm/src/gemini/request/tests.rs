@@ -1,9 +1,8 @@
 //! Bodies of requests.
 
 use super::*;
+use crate::gemini::METADATA;
 use crate::gemini::rule_tests::assert_valid;
-use crate::gemini::{GenerateContent, METADATA};
-use crate::protocol::WireProtocol as _;
 use crate::{AnswerOrigin, Block, Content, Endpoint, Message, ToolSpec, test_sample};
 
 fn say(text: &str) -> Message {
