@@ -96,6 +96,8 @@ pub(crate) struct CallSurroundings {
     pub(crate) config: Arc<Config>,
     /// What the turn's agent may do: a later switch does not change it.
     pub(crate) policy: Arc<Policy>,
+    /// The file of the session's plan.
+    pub(crate) plan: PathBuf,
     /// The right to run the session.
     pub(crate) lease: Lease,
     /// Fires when another process has taken it over.

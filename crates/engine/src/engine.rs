@@ -37,6 +37,7 @@ use crate::recovery::Recovery;
 use crate::requests::trust::TrustRequests;
 use crate::requests::{Requests, WaitingCalls};
 use crate::reverts::Reverts;
+use crate::sent_requests::SentRequests;
 use crate::sessions::Sessions;
 use crate::snapshot_folders::SnapshotFolders;
 use crate::spending::Spending;
@@ -73,6 +74,7 @@ struct EngineServices {
     trash: Trash,
     spending: Spending,
     outputs: ToolOutputs,
+    sent: SentRequests,
     recovery: Recovery,
     /// Held for the drains and for what other processes run, which know them only as long as they are here.
     _worker: Arc<Worker>,
@@ -238,6 +240,12 @@ impl Engine {
         &self.0.spending
     }
 
+    /// What models were sent.
+    #[must_use]
+    pub fn sent_requests(&self) -> &SentRequests {
+        &self.0.sent
+    }
+
     /// Long output of tools.
     #[must_use]
     pub fn outputs(&self) -> &ToolOutputs {
@@ -265,7 +273,7 @@ impl EngineServices {
     ) -> Self {
         let FeedServices { bus, slots, waiting, busy } = base;
         let Options { paths, directory, configurations, project_files, keys, tools, .. } = options;
-        let Options { supervisor, secrets, patience, turns: most_turns, sandbox, .. } = options;
+        let Options { supervisor, secrets, patience, turns: most_turns, sandbox, context, .. } = options;
         let paths = Arc::new(paths);
         let lifecycle = Lifecycle::default();
         let journal = Journal::new(store.clone(), mint.clone(), bus);
@@ -335,7 +343,6 @@ impl EngineServices {
             projects: projects.clone(),
             guidance: guidance.clone(),
             delegation: Delegation::new(delegation, patience),
-            data: paths.data.clone(),
         };
         let calls = ToolCalls::new(journal.clone(), requests.clone(), views.clone(), host);
         let turns = TurnServices {
@@ -348,6 +355,7 @@ impl EngineServices {
             snapshots,
             configurations: configurations.clone(),
             guidance: guidance.clone(),
+            context,
             models: models.clone(),
             places: TurnPlaces::new(most_turns),
             mcp: mcp.clone(),
@@ -371,6 +379,7 @@ impl EngineServices {
             imports: Imports::new(store.clone(), projects.clone()),
             trash: Trash::new(store.clone(), journal.clone(), drains.clone(), outputs.clone()),
             spending: Spending::new(store.clone(), projects.clone(), journal.mint().clone()),
+            sent: SentRequests::new(store.clone(), configurations.clone(), models.clone(), tools.clone()),
             recovery: Recovery::new(store, projects.clone(), drains.clone()),
             lifecycle,
             journal,

@@ -5,7 +5,7 @@ mod waiting;
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
-use everturn_model::entry::User;
+use everturn_model::entry::{AnswerShape, User};
 use everturn_model::fault::Fault;
 use everturn_model::ids::Stamp;
 use everturn_model::inbox::{Delivery, InboxItem};
@@ -78,6 +78,8 @@ pub struct Prompt {
     pub system: Option<String>,
     /// Tools switched on or off for this prompt.
     pub tools: Option<Map>,
+    /// The shape that the answer must have.
+    pub format: Option<AnswerShape>,
     /// Its parts.
     pub parts: Vec<PartInput>,
     /// When it is promoted.
@@ -98,6 +100,7 @@ impl Prompt {
             model: None,
             system: None,
             tools: None,
+            format: None,
             parts: vec![PartInput::new(PartKind::text(text))],
             delivery: Delivery::Steer,
             reply: true,
@@ -213,6 +216,7 @@ impl PromptInbox {
             model: Some(model),
             system: prompt.system,
             tools: prompt.tools,
+            format: prompt.format,
             summary: None,
             digest: Some(digest),
         };
@@ -291,10 +295,14 @@ impl PromptInbox {
 fn digest(prompt: &Prompt) -> String {
     let model = prompt.model.as_ref().map(|model| json!([model.provider, model.model, model.variant]));
     let parts: Vec<_> = prompt.parts.iter().map(|part| json!([part.id, part.kind])).collect();
-    let asked = json!({
+    let mut asked = json!({
         "version": 1, "agent": prompt.agent, "model": model, "system": prompt.system, "tools": prompt.tools,
         "parts": parts, "delivery": prompt.delivery, "reply": prompt.reply,
     });
+    // Only where there is one: a prompt that was admitted before there were any has the same digest still.
+    if let (Some(format), Some(asked)) = (&prompt.format, asked.as_object_mut()) {
+        asked.insert("format".to_owned(), json!([format.schema, format.retries]));
+    }
     let mut text = String::new();
     write_sorted(&asked, &mut text);
     blake3::hash(text.as_bytes()).to_hex().to_string()

@@ -40,7 +40,9 @@
 //! - `worker`: what a drain does
 //! - `turn_places`: how many turns stream at once
 //! - `turn`: one provider turn, from promotion to its end, and what a restart does with one that was cut off
-//! - `context`: the system context of an epoch, and what changes in it
+//! - [`context`]: the system context of an epoch, and what changes in it
+//! - `steps`: how many steps an agent takes for one prompt
+//! - `structured`: answers in a shape that the prompt asks for
 //! - `history`: from the path to what a provider is given
 //! - `provider_call`: one call to a provider
 //! - `calls`: the tool calls of a turn
@@ -56,6 +58,7 @@
 //! - [`sessions`]: create, list, rename, archive, trash, fork
 //! - [`trash`]: what is in the trash, taking it out, deleting it for good
 //! - `family`: a session and those that belong to it
+//! - [`sent_requests`]: what a model was sent, shown again
 //! - [`spending`]: what all sessions have used
 //! - [`reverts`]: undo and redo of messages and files
 //! - `recovery`: which sessions go on by themselves
@@ -70,7 +73,7 @@ mod calls;
 pub mod config;
 pub mod configurations;
 mod confinement;
-mod context;
+pub mod context;
 mod data_url;
 mod delegation;
 pub mod drains;
@@ -98,9 +101,12 @@ mod provider_call;
 mod recovery;
 pub mod requests;
 pub mod reverts;
+pub mod sent_requests;
 pub mod sessions;
 mod snapshot_folders;
 pub mod spending;
+mod steps;
+mod structured;
 mod temporary;
 mod titles;
 pub mod trash;

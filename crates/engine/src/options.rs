@@ -12,6 +12,7 @@ use everturn_tools::{Registry, Secrets, ToolSettings};
 
 use crate::Config;
 use crate::configurations::Configurations;
+use crate::context::ContextRegistry;
 use crate::world::{System, World};
 
 /// How long a subagent may show no progress, unless told otherwise: three times as long as the longest command may
@@ -52,6 +53,8 @@ pub struct Options {
     pub keys: Keyring<'static>,
     /// The tools.
     pub tools: Registry,
+    /// What the model is told of its surroundings. Whoever keeps a clone can register more.
+    pub context: ContextRegistry,
     /// Variables of the environment that MCP servers must not see.
     pub secrets: Secrets,
     /// The binary that can be a supervisor of MCP servers; see [`everturn_tools::process`].
@@ -95,6 +98,7 @@ impl Options {
             project_files: ProjectFiles::default(),
             keys: Keyring::new(&|_| None, Vec::new()),
             tools: Registry::builtin(&ToolSettings::default()),
+            context: ContextRegistry::default(),
             secrets: Secrets::default(),
             supervisor: None,
             sandbox: SandboxMachine::unused(),

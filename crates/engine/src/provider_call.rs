@@ -1,6 +1,6 @@
 //! One call to a provider, in a span of its own: which model, how it ended and how long it took.
 
-use everturn_llm::{Error, EventStream, ModelRequest, StreamEvent};
+use everturn_llm::{Error, EventStream, PreparedRequest, StreamEvent};
 use everturn_model::SessionId;
 use futures_util::StreamExt as _;
 use tracing::Instrument as _;
@@ -19,9 +19,9 @@ pub(crate) struct ProviderCall {
 
 impl ProviderCall {
     /// A call to a model for a session. Nothing is sent before the first delta is asked for.
-    pub(crate) fn new(session: &SessionId, chosen: &UsableModel, request: ModelRequest) -> Self {
+    pub(crate) fn new(session: &SessionId, chosen: &UsableModel, request: &PreparedRequest) -> Self {
         let span = WorkSpan::provider_call(session, &chosen.reference);
-        Self { stream: chosen.provider.stream(request), place: None, span }
+        Self { stream: chosen.provider.send(request), place: None, span }
     }
 
     /// The same call, which has a place until its stream is over.

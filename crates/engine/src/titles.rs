@@ -106,7 +106,7 @@ impl Titles {
             messages: vec![Message::User(vec![Content::Text(prompt)])],
             ..ModelRequest::default()
         };
-        let mut stream = ProviderCall::new(&session.id, chosen, request);
+        let mut stream = ProviderCall::new(&session.id, chosen, &chosen.provider.prepare(request));
         let mut title = String::new();
         let (mut used, mut failure) = (None, None);
         while let Some(delta) = stream.next().await {

@@ -12,6 +12,7 @@ use crate::earlier;
 use crate::entry::{Entry, UserSummary};
 use crate::fault::Fault;
 use crate::finish::Finish;
+use crate::frame::RequestFrame;
 use crate::inbox::{Delivery, InboxItem};
 use crate::permission::Rule;
 use crate::request::{CallRef, Reply, Request};
@@ -342,6 +343,9 @@ catalogue! {
     StepStarted = "step.started" v 1 {
         /// The assistant entry.
         entry: Box<Entry>,
+        /// The surroundings of the request, where this step is the first with them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        frame: Option<Box<RequestFrame>>,
     }
     /// A Provider Turn ended.
     StepEnded = "step.ended" v 2 {
@@ -362,7 +366,7 @@ catalogue! {
         /// The step-finish and patch parts.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         parts: Vec<Part>,
-        /// True when nothing follows although the model called tools: the person declined.
+        /// True when nothing follows although the model called tools: the person declined, or no step is left.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         declined: bool,
         /// True when the provider did not say all of what it used.
@@ -371,6 +375,9 @@ catalogue! {
         /// What is wrong with the answer although it ended: it reached its longest length.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<Fault>,
+        /// The answer in the shape that was asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        structured: Option<Value>,
     }
     /// A Provider Turn failed or was interrupted.
     StepFailed = "step.failed" v 2 {
@@ -686,7 +693,7 @@ impl Event {
             Self::EntryAdded { entry, .. }
             | Self::Labeled { entry }
             | Self::ShellStarted { entry, .. }
-            | Self::StepStarted { entry }
+            | Self::StepStarted { entry, .. }
             | Self::CompactionStarted { entry, .. } => touches.entries.push(&entry.id),
             Self::TitleChanged { entry, .. } => touches.entries.push(entry),
             Self::PromptAdmitted { item } => {

@@ -216,11 +216,15 @@ impl Fold<'_> {
                 self.append((**entry).clone(), parts)?;
             }
             Event::Labeled { entry } => self.insert((**entry).clone(), &[])?,
-            Event::StepStarted { entry } => {
+            Event::StepStarted { entry, frame } => {
+                let assistant = entry.body.assistant();
                 let session = &mut self.tree.session;
                 session.open = true;
-                let step = entry.body.assistant().and_then(|assistant| assistant.step);
-                session.steps = step.unwrap_or(session.steps);
+                session.steps = assistant.and_then(|assistant| assistant.step).unwrap_or(session.steps);
+                if frame.is_some() {
+                    let sent = assistant.and_then(|assistant| assistant.sent.as_ref());
+                    session.frames.extend(sent.and_then(|sent| sent.frame.clone()));
+                }
                 self.append((**entry).clone(), &[])?;
             }
             Event::ToolSettled { entry, assistant, part } => {
@@ -339,6 +343,7 @@ impl Fold<'_> {
                 declined,
                 estimated,
                 error,
+                structured,
             } => {
                 let goes_on = *finish == Finish::ToolCalls && !declined || *finish == Finish::Paused;
                 let remains = StepRemains {
@@ -351,6 +356,9 @@ impl Fold<'_> {
                     parts: parts.clone(),
                 };
                 self.close_step(entry, &remains, error.as_ref(), goes_on)?;
+                if let Some(assistant) = self.entry(entry)?.body.assistant_mut() {
+                    assistant.structured.clone_from(structured);
+                }
             }
             Event::StepFailed { entry, error, resumes, remains } => {
                 self.close_step(entry, remains, Some(error), *resumes)?;
@@ -550,10 +558,8 @@ impl Fold<'_> {
         let state = path::state(path::to(self.tree, leaf.as_ref()));
         // A session that was given a selection keeps it while its path has none.
         let kept = PathState::cached(&self.tree.session);
-        let moved = self.tree.session.time.moved;
-        let holds = |id: &EntryId| {
-            self.tree.node(id).is_some_and(|node| moved.is_none_or(|moved| node.entry.time >= moved))
-        };
+        let holds =
+            |id: &EntryId| self.tree.node(id).is_some_and(|node| self.tree.session.holds_epoch(&node.entry));
         let epoch = state.epoch.filter(holds);
         let state = PathState {
             agent: state.agent.or(kept.agent),

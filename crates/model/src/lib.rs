@@ -10,6 +10,7 @@
 //! - [`session`]: the session row with every field that any dialect knows
 //! - [`entry`], [`part`], [`tool`]: what the tree is made of, and the tool state machine
 //! - [`fault`], [`finish`]: why something failed, and small words with a meaning
+//! - [`frame`]: what a model is given besides the conversation
 //! - [`inbox`], [`request`], [`mod@todo`]: prompts waiting for promotion, questions waiting for a person, the task list
 //! - [`event`]: the durable event catalogue with versions
 //! - [`subject`]: what an event is about, kept with it
@@ -34,6 +35,7 @@ pub mod event;
 pub mod fault;
 pub mod finish;
 pub mod fold;
+pub mod frame;
 pub mod ids;
 pub mod inbox;
 pub mod json;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::budget::BudgetGrant;
+use crate::entry::{Body, Entry};
 use crate::fault::Fault;
 use crate::finish::FileChange;
 use crate::ids::Stamp;
@@ -156,7 +157,7 @@ pub struct SessionTimes {
     /// When it was archived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived: Option<Millis>,
-    /// When it moved to another folder: a Context Epoch from before then does not hold.
+    /// When it moved to another folder: a Context Epoch from before then that does not say its folder does not hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved: Option<Millis>,
     /// When it was put into the trash.
@@ -280,6 +281,9 @@ pub struct Session {
     /// What was granted beyond a budget.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub granted: Vec<BudgetGrant>,
+    /// The surroundings of requests that the log has, by their digests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frames: Vec<String>,
     /// The newest Context Epoch on the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<EntryId>,
@@ -370,6 +374,7 @@ impl Session {
             refused_trust: Vec::new(),
             steps: 0,
             granted: Vec::new(),
+            frames: Vec::new(),
             epoch: None,
             compaction: None,
             tokens: Tokens::default(),
@@ -396,6 +401,17 @@ impl Session {
         self.recoveries.push(time);
         let surplus = self.recoveries.len().saturating_sub(RECOVERY_LIMIT);
         self.recoveries.drain(..surplus);
+    }
+
+    /// True when a Context Epoch is about the folder that the session works in.
+    #[must_use]
+    pub fn holds_epoch(&self, entry: &Entry) -> bool {
+        match &entry.body {
+            Body::Epoch { directory: Some(directory), .. } => *directory == self.directory,
+            // Earlier versions did not say what it is about.
+            Body::Epoch { directory: None, .. } => self.time.moved.is_none_or(|moved| entry.time >= moved),
+            _ => false,
+        }
     }
 
     /// Raises the floor for new ids above an id that is used here.

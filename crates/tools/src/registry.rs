@@ -241,6 +241,13 @@ impl ToolOffer {
         self
     }
 
+    /// The same with one more tool, in place of any of its name.
+    #[must_use]
+    pub fn with(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.tools.insert(tool.name().to_owned(), tool);
+        self
+    }
+
     /// The tool of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {

@@ -5,9 +5,11 @@
 //! - `state`: what a session does or waits for
 //! - `shelf`: the archive and the trash
 //! - `inbox`: prompts that wait
+//! - `request`: what the model was sent
 
 mod inbox;
 pub(super) mod lookup;
+mod request;
 mod shelf;
 mod show;
 mod state;
@@ -30,6 +32,7 @@ use super::run::RunCommand;
 use crate::settings::{self, Listeners};
 use crate::table;
 use inbox::InboxCommand;
+use request::RequestCommand;
 use shelf::Shelf;
 
 /// The largest export that is taken in, in bytes.
@@ -76,6 +79,7 @@ pub(crate) enum SessionCommand {
         #[arg(long)]
         json: bool,
     },
+    Request(RequestCommand),
     /// Write a session as OpenCode exports it
     Export {
         /// The session
@@ -219,6 +223,7 @@ impl SessionCommand {
                 }
                 Ok(())
             }
+            Self::Request(command) => command.perform(engine).await,
             Self::Inbox(command) => command.perform(engine).await,
             Self::Resume { id, yes } => RunCommand::resume(id, yes).run(engine).await,
             Self::Move { id, folder } => {

@@ -12,6 +12,7 @@ use super::remains::ChangedFiles;
 use super::results::unfinished;
 use super::{Turn, TurnEnd, TurnSetup};
 use crate::Error;
+use crate::structured::{self, ShapedAnswer};
 
 /// What is said of a tool that the provider ran itself and left without a result.
 const UNSAID: &str = "The provider did not say what came of this call.";
@@ -20,6 +21,12 @@ const UNSAID: &str = "The provider did not say what came of this call.";
 const MOST_PAUSES: usize = 10;
 
 impl Turn<'_> {
+    /// How often the model may try again to give the answer in its shape.
+    fn retries(&self) -> u64 {
+        let path = path::to(&self.tree, self.session().leaf.as_ref());
+        structured::wanted(&path).map_or(0, |shape| shape.retries)
+    }
+
     /// Closes the step: usage, files, and whether the model goes on.
     pub(super) async fn close(
         &mut self,
@@ -37,7 +44,22 @@ impl Turn<'_> {
         if let Some(fault) = given_up(&reason).filter(|_| !called) {
             return self.fail(&setup, intake, None, fault, start).await;
         }
+        let mut answer = None;
+        if setup.shaped {
+            match structured::answer(&self.tree, &setup.assistant) {
+                ShapedAnswer::Given(given) => answer = Some(given),
+                ShapedAnswer::Tried(tries)
+                    if (!called && reason != Finish::Paused) || setup.last || tries > self.retries() =>
+                {
+                    return self.fail(&setup, intake, None, structured::fault(tries), start).await;
+                }
+                ShapedAnswer::Tried(_) => {}
+            }
+        }
+        // Where no step is left nothing follows, although the model called what it was not given.
+        let declined = declined || setup.last;
         let reason = match (called, reason) {
+            _ if answer.is_some() => Finish::Stop,
             (true, _) => Finish::ToolCalls,
             (false, Finish::ToolCalls) => Finish::Unknown,
             (false, Finish::Paused) if pauses_in_a_row(&self.tree) >= MOST_PAUSES => Finish::Unknown,
@@ -49,6 +71,7 @@ impl Turn<'_> {
                 self.settle(unfinished(call, self.services.journal.mint().now(), UNSAID)).await?;
             }
         }
+        let goes_on = called && answer.is_none();
         let mut changed = match called {
             true => ChangedFiles::since(setup.snapshots.as_ref(), start.as_ref()).await,
             false => ChangedFiles::default(),
@@ -71,11 +94,12 @@ impl Turn<'_> {
             snapshot,
             parts: kinds.map(part).collect(),
             files: Some(changed.files),
-            declined,
+            declined: declined && goes_on,
             estimated: false,
+            structured: answer,
         };
         self.commit(vec![event]).await?;
-        Ok(match (called, declined) {
+        Ok(match (goes_on, declined) {
             (true, false) => TurnEnd::Continue,
             (true, true) => TurnEnd::Declined,
             (false, _) if reason == Finish::Paused => TurnEnd::Continue,

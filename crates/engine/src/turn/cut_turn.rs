@@ -14,6 +14,7 @@ use everturn_model::usage::Pricing;
 use everturn_model::{EntryId, Event, Finish, Money, Part, PartId, Tokens, path};
 use everturn_tools::Snapshots;
 use everturn_tools::snapshot::TreeId;
+use serde_json::Value;
 
 use super::accounting::{self, UsedTokens};
 use super::leftovers::called;
@@ -43,16 +44,23 @@ impl CutTurn {
     }
 
     /// Its end, where the model goes on with the results of its calls.
-    pub(super) fn ended(self, turn: &Turn<'_>, entry: EntryId, declined: bool) -> Event {
+    pub(super) fn ended(
+        self,
+        turn: &Turn<'_>,
+        entry: EntryId,
+        declined: bool,
+        structured: Option<Value>,
+    ) -> Event {
         let (tokens, cost) = (self.used.tokens, self.cost);
+        let finish = if structured.is_some() { Finish::Stop } else { Finish::ToolCalls };
         let snapshot = self.changed.end.as_ref().map(|tree| tree.as_str().to_owned());
         let finished =
-            PartKind::StepFinish { reason: Finish::ToolCalls, snapshot: snapshot.clone(), tokens, cost };
+            PartKind::StepFinish { reason: finish.clone(), snapshot: snapshot.clone(), tokens, cost };
         let patch = self.changed.patch(self.start.as_ref());
         let part = |kind| Part::new(turn.services.journal.mint().part(turn.session()), kind);
         Event::StepEnded {
             entry,
-            finish: Finish::ToolCalls,
+            finish,
             tokens,
             cost,
             files: snapshot.is_some().then_some(self.changed.files),
@@ -61,6 +69,7 @@ impl CutTurn {
             declined,
             estimated: self.used.estimated,
             error: None,
+            structured,
         }
     }
 }

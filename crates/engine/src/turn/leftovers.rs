@@ -31,6 +31,7 @@ use crate::calls::{
 };
 use crate::delegation::delegate_of;
 use crate::requests::kept_policy;
+use crate::structured::{self, ShapedAnswer};
 use crate::worker::NextWork;
 
 const CUT_OFF: &str = "The server ended while this answer was being written.";
@@ -94,7 +95,7 @@ impl ProviderTurns {
         let open = self.open_calls(&turn.tree, &assistant, |part| !part.kind.is_hosted());
         let verdicts = edits.clone().verdicts(open.iter().map(|call| call.part.clone()).collect()).await?;
         let config = self.services.configurations.at(Path::new(&turn.session().directory)).await;
-        let tools = config.tools_over(self.services.mcp.own_tools());
+        let tools = structured::over(config.tools_over(self.services.mcp.own_tools()), &turn.tree);
         let remedies = remedies(&tools, &turn.tree, open, &verdicts);
         let hosted = self.open_calls(&turn.tree, &assistant, |part| part.kind.is_hosted());
         tracing::info!(session = %id, calls = remedies.len(), "continuing a turn that was cut off");
@@ -148,7 +149,11 @@ impl ProviderTurns {
         if cancel.is_cancelled() {
             return self.stop(turn, &assistant, Vec::new(), left).await;
         }
-        let ended = left.ended(&turn, assistant, declined);
+        let answer = match structured::answer(&turn.tree, &assistant) {
+            ShapedAnswer::Given(answer) => Some(answer),
+            ShapedAnswer::Tried(_) => None,
+        };
+        let ended = left.ended(&turn, assistant, declined, answer);
         turn.commit(vec![ended]).await?;
         Ok(ClosedLeftovers::Settled(turn.tree))
     }
@@ -285,8 +290,9 @@ impl ProviderTurns {
         Ok(CallSurroundings {
             session: Arc::new(turn.session().clone()),
             scope: Arc::new(self.services.scope(&location, &config, &policy, session).await),
-            offer: Arc::new(config.tools_over(&registry).offer()),
+            offer: Arc::new(structured::over(config.tools_over(&registry), &turn.tree).offer()),
             policy: Arc::new(policy),
+            plan: turn.plan(&location),
             config,
             lease: turn.lease.clone(),
             lost: turn.lost.clone(),

@@ -113,7 +113,7 @@ impl Turn<'_> {
         };
         let (finish, used) = match intake.finish() {
             Some((finish, tokens)) => (Some(finish), UsedTokens { tokens, estimated: false }),
-            None => (None, intake.meter.used(&setup.request)),
+            None => (None, intake.meter.used(setup.request.request())),
         };
         let cost = accounting::cost(Some(&setup.chosen.pricing()), &used.tokens);
         StepRemains { finish, cost, ..self.left(used, &changed, start) }

@@ -138,7 +138,7 @@ impl Turn<'_> {
         let queued = Instant::now();
         let place = self.place().await;
         *deadline += queued.elapsed();
-        ProviderCall::new(&setup.setting.session.id, &setup.chosen, setup.request.clone()).holding(place)
+        ProviderCall::new(&setup.setting.session.id, &setup.chosen, &setup.request).holding(place)
     }
 
     async fn start_step(&mut self, assistant: &EntryId, snapshot: Option<&TreeId>) -> Result<(), Error> {

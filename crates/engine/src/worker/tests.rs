@@ -84,8 +84,9 @@ impl Stage {
             declined,
             estimated,
             error,
+            structured: None,
         };
-        (Event::StepStarted { entry: Box::new(begun) }, ended)
+        (Event::StepStarted { entry: Box::new(begun), frame: None }, ended)
     }
 
     async fn settled(&self) {

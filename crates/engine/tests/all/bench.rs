@@ -237,6 +237,7 @@ fn kind(fault: &Fault) -> &'static str {
         FaultKind::ContentFilter => "content filter",
         FaultKind::OutputLength => "output length",
         FaultKind::Internal => "internal",
+        FaultKind::StructuredOutput { .. } => "structured output",
         other => panic!("no turn ends with {other:?} here"),
     }
 }

@@ -86,7 +86,7 @@ impl<'b> OtherProcess<'b> {
         let mint = self.bench.engine.mint();
         let id = mint.entry(&self.bench.session);
         let entry = Entry::new(id.clone(), parent, mint.now(), Body::Assistant(Assistant::default()));
-        (id, Event::StepStarted { entry: Box::new(entry) })
+        (id, Event::StepStarted { entry: Box::new(entry), frame: None })
     }
 }
 
@@ -103,6 +103,7 @@ pub(crate) fn end(entry: EntryId) -> Event {
         declined: false,
         estimated: false,
         error: None,
+        structured: None,
     }
 }
 
@@ -398,6 +399,8 @@ async fn a_session_that_was_taken_over_and_done_at_once_comes_to_rest() {
     let heard = overhear(&mut updates, &bench, is_idle).await;
     assert_eq!(heard, ["part.ended", "step.failed", "step.started", "step.ended", "idle"]);
     bench.settled().await;
+    // What failed is no answer, so both prompts are answered now, and the first one says to hold.
+    bench.model.release("x");
     bench.say("SAY:more").await;
     let heard = overhear(&mut updates, &bench, is_idle).await;
     assert_eq!(heard.first().unwrap(), "prompt.admitted", "{heard:?}");
@@ -456,7 +459,7 @@ async fn reviewed(bench: &Bench, store: &Store) {
     let lease = store.acquire(&session.id).await.unwrap();
     let id = mint.entry(&session);
     let entry = Entry::new(id.clone(), None, mint.now(), Body::Assistant(Assistant::default()));
-    let events = [Event::StepStarted { entry: Box::new(entry) }, end(id)];
+    let events = [Event::StepStarted { entry: Box::new(entry), frame: None }, end(id)];
     let new = events.map(|event| NewEvent { id: mint.event(), time: mint.now(), event });
     let mut updates = bench.engine.bus().listen();
     store.append(&session.id, Authority::Owned(lease.clone()), new.into()).await.unwrap();

@@ -8,6 +8,7 @@
     reason = "a test that cannot go on fails; clippy.toml covers test functions but not their helpers"
 )]
 
+mod agents;
 mod attachments;
 mod bench;
 mod beside;
@@ -22,6 +23,7 @@ mod file_views;
 mod forks;
 mod gap;
 mod guards;
+mod history;
 mod hostile;
 mod imports;
 mod inbox;
@@ -48,6 +50,7 @@ mod retries;
 mod revert;
 mod rule_stacks;
 mod saving;
+mod sent_requests;
 mod spans;
 mod spending;
 mod stopping;

@@ -88,8 +88,10 @@ async fn an_answer_that_the_provider_gave_up_is_no_finished_one() {
     bench.say("REFUSE SAY:I would rather").await;
     let last = bench.transcript().await.pop().unwrap();
     assert!(last.contains("!content filter"), "{last}");
+    // The model is not given it as something that it has said.
     bench.say("SAY:but this is fine").await;
-    assert_eq!(bench.transcript().await.last().unwrap(), "assistant: but this is fine");
+    let sent = bench.model.prompts().pop().unwrap()["messages"].to_string();
+    assert!(sent.contains("but this is fine") && !sent.contains("\"assistant\""), "{sent}");
 }
 
 #[cfg(target_os = "linux")]

@@ -135,7 +135,7 @@ impl EntryEncoder {
                 self.with_base(node, "label", fields)
             }
             Body::AgentSwitch { agent } => self.custom(node, AGENT, Some(json!({"agent": agent}))),
-            Body::Epoch { baseline, snapshot } => {
+            Body::Epoch { baseline, snapshot, .. } => {
                 self.custom(node, EPOCH, Some(json!({"baseline": baseline, "snapshot": snapshot})))
             }
             Body::Custom { custom_type, data } => self.custom(node, custom_type, data.clone()),

@@ -44,7 +44,7 @@ impl History {
     fn with_calls(parts: [&str; 2]) -> Self {
         let mut history = Self::new();
         let turn = Entry::new(turn(), None, 0, Body::Assistant(Assistant::default()));
-        history.fold(Event::StepStarted { entry: Box::new(turn) });
+        history.fold(Event::StepStarted { entry: Box::new(turn), frame: None });
         for part in parts {
             let state = ToolState::Pending { input: json!({}), raw: String::new() };
             let part = Box::new(tool(part, state));
@@ -327,7 +327,7 @@ fn turns_are_counted_where_they_say_which_they_are() {
     for (id, step) in [("msg_1", None), ("msg_2", Some(1)), ("msg_3", Some(2))] {
         let body = Body::Assistant(Assistant { step, ..Assistant::default() });
         let entry = Box::new(Entry::new(EntryId::new(id), None, 0, body));
-        history.fold(Event::StepStarted { entry });
+        history.fold(Event::StepStarted { entry, frame: None });
     }
     assert_eq!(history.tree.session.steps, 2);
 }

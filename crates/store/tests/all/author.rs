@@ -253,6 +253,7 @@ impl Author {
                         declined: false,
                         estimated: false,
                         error: None,
+                        structured: None,
                     }
                 }
             },
@@ -295,7 +296,10 @@ impl Author {
             _ => {
                 let model = ModelRef { provider: "p".into(), model: "m".into(), variant: None };
                 let body = Body::Assistant(Assistant { model: Some(model), ..Assistant::default() });
-                Event::StepStarted { entry: Box::new(Entry::new(self.entry_id(), leaf, TIME, body)) }
+                Event::StepStarted {
+                    entry: Box::new(Entry::new(self.entry_id(), leaf, TIME, body)),
+                    frame: None,
+                }
             }
         }
     }

@@ -130,7 +130,7 @@ pub(crate) fn turn(parent: Option<&EntryId>) -> Entry {
 }
 
 pub(crate) fn started(turn: &Entry) -> NewEvent {
-    new(Event::StepStarted { entry: Box::new(turn.clone()) })
+    new(Event::StepStarted { entry: Box::new(turn.clone()), frame: None })
 }
 
 pub(crate) fn ended(turn: &Entry, tokens: Tokens, cost: Money) -> NewEvent {
@@ -145,6 +145,7 @@ pub(crate) fn ended(turn: &Entry, tokens: Tokens, cost: Money) -> NewEvent {
         declined: false,
         estimated: false,
         error: None,
+        structured: None,
     })
 }
 

@@ -3,6 +3,7 @@
 use everturn_model::entry::{Assistant, Body, Compaction, Entry, Shell, User, UserSummary};
 use everturn_model::event::{Amendment, Cause, Seed, SessionChange, StepRemains};
 use everturn_model::fault::{Fault, FaultKind};
+use everturn_model::frame::{CallsWanted, RequestDigests, RequestFrame};
 use everturn_model::ids::RANDOM;
 use everturn_model::inbox::{Delivery, InboxItem};
 use everturn_model::part::{PartKind, Span};
@@ -120,10 +121,14 @@ impl Story {
             },
             6 | 7 => {
                 let model = ModelRef { provider: "p".into(), model: format!("m{}", a % 3), variant: None };
-                let body = Body::Assistant(Assistant { model: Some(model), ..Assistant::default() });
+                let frame = a.is_multiple_of(3).then(|| Box::new(frame(&model, &text)));
+                let digests =
+                    frame.is_some().then(|| RequestDigests { frame: Some(text.clone()), body: text });
+                let (model, sent) = (Some(model), digests);
+                let body = Body::Assistant(Assistant { model, sent, ..Assistant::default() });
                 let mut entry = Entry::new(entry_id(), leaf, time, body);
                 entry.wire = b.is_multiple_of(3).then(|| format!("msg_wire_{b}"));
-                Event::StepStarted { entry: Box::new(entry) }
+                Event::StepStarted { entry: Box::new(entry), frame }
             }
             8 => {
                 let entry = self.open_assistant()?;
@@ -205,6 +210,7 @@ impl Story {
                     declined: b % 7 == 0,
                     estimated: b % 5 == 0,
                     error: (a % 3 == 0).then(|| Fault::new(FaultKind::OutputLength, text)),
+                    structured: (a % 4 == 0).then(|| serde_json::json!({ "answer": b })),
                 }
             }
             15 => Event::StepFailed {
@@ -217,7 +223,11 @@ impl Story {
                 let body = match a % 5 {
                     0 => Body::AgentSwitch { agent: text },
                     1 => Body::ThinkingSwitch { level: Some(text) },
-                    2 => Body::Epoch { baseline: text, snapshot: json!({"date": a}) },
+                    2 => Body::Epoch {
+                        baseline: text,
+                        snapshot: json!({"date": a}),
+                        directory: Some("/srv/demo".to_owned()),
+                    },
                     3 => Body::Synthetic { text: Some(text), origin_type: None, display: None },
                     _ => Body::Custom { custom_type: text, data: Some(json!([a, null])) },
                 };
@@ -441,5 +451,26 @@ impl Story {
         };
         fold::apply(&mut self.tree, &record).unwrap();
         self.records.push(record);
+    }
+}
+
+/// What a request consists of besides the conversation.
+fn frame(model: &ModelRef, prompt: &str) -> RequestFrame {
+    RequestFrame {
+        agent: "build".to_owned(),
+        prompt: prompt.to_owned(),
+        note: None,
+        reminder: None,
+        model: model.clone(),
+        wire: model.model.clone(),
+        takes: None,
+        tools: Vec::new(),
+        calls: CallsWanted::None,
+        max_output: Some(7),
+        temperature: None,
+        top_p: None,
+        effort: None,
+        thinking: None,
+        options: Map::new(),
     }
 }

@@ -99,7 +99,7 @@ impl Rich {
             },
             Event::PromptAdmitted { item: Box::new(self.prompt(10, &format!("please fix {word}"))) },
             Event::PromptPromoted { id: self.entry(10), parent: None, revision: Some(0) },
-            Event::StepStarted { entry: Box::new(assistant) },
+            Event::StepStarted { entry: Box::new(assistant), frame: None },
             Event::PartStarted {
                 entry: entry.clone(),
                 part: Box::new(Part::new(part.clone(), open.clone())),

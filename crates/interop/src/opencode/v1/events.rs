@@ -84,7 +84,7 @@ impl<'a> EventBuilder<'a> {
             }
             Event::ShellStarted { entry, .. }
             | Event::CompactionStarted { entry, .. }
-            | Event::StepStarted { entry } => self.entry(&entry.id),
+            | Event::StepStarted { entry, .. } => self.entry(&entry.id),
             Event::ShellEnded { entry, part, .. } => {
                 self.assistant(entry, |_| {});
                 if let Some(part) = part {

@@ -184,7 +184,7 @@ impl V2LogReader {
                     snapshot_start: text(data, "snapshot").map(str::to_owned),
                     ..Assistant::default()
                 });
-                Some(Event::StepStarted { entry: Box::new(self.entry(entry, time, body)) })
+                Some(Event::StepStarted { entry: Box::new(self.entry(entry, time, body)), frame: None })
             }
             "step.ended.2" => {
                 let ((tokens, true), (cost, true)) =
@@ -206,6 +206,7 @@ impl V2LogReader {
                     declined: false,
                     estimated: false,
                     error: None,
+                    structured: None,
                 })
             }
             "step.failed.2" => Some(Event::StepFailed {

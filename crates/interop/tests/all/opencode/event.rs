@@ -290,7 +290,11 @@ impl Replay {
             }
             let body = Body::Assistant(assistant(&info));
             let entry = Entry::new(EntryId::new(id), self.leaf(), created, body);
-            return self.commit(created, Event::StepStarted { entry: Box::new(entry) }, vec![told]);
+            return self.commit(
+                created,
+                Event::StepStarted { entry: Box::new(entry), frame: None },
+                vec![told],
+            );
         }
         let entry = self.entry_of(&id);
         let completed = moment(&info["time"]["completed"]);
@@ -422,6 +426,7 @@ impl Replay {
             declined: false,
             estimated: false,
             error: None,
+            structured: None,
         };
         self.commit(moment(&info["time"]["completed"]), event, expected);
     }

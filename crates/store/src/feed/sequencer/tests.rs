@@ -485,6 +485,7 @@ fn a_part_is_followed_until_it_or_its_turn_ends_or_its_session_is_deleted() {
             declined: false,
             estimated: false,
             error: None,
+            structured: None,
         },
         Event::StepFailed { entry, error, resumes: false, remains: Box::default() },
         Event::SessionTrashed {},

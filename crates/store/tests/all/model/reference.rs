@@ -118,6 +118,7 @@ pub(super) fn odd(story: &Story, others: &[Known], odd: u8, a: u16, b: u16) -> O
             declined: false,
             estimated: false,
             error: None,
+            structured: None,
         },
         6 => {
             let item = everturn_model::inbox::InboxItem { id: any?, ..prompt("under a taken id") };
