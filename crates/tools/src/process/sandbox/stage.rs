@@ -8,7 +8,8 @@ use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::path::{Component, Path};
 
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, chmod, mkdirat, openat, openat2, statx, symlinkat,
+    AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, chmod, fstat, mkdirat, openat, openat2, statx,
+    symlinkat,
 };
 use rustix::io::{Errno, Result};
 use rustix::mount::{
@@ -114,6 +115,11 @@ impl Stage {
         Ok(())
     }
 
+    /// Whether a place lies in something that was put into the root, and is not one that was made for it.
+    pub(super) fn is_foreign(&self, place: &OwnedFd) -> Result<bool> {
+        Ok(!self.own.contains(&mount_number(place)?))
+    }
+
     /// Whether something may be made in a folder.
     fn claim(&self, folder: &OwnedFd) -> Result<()> {
         if self.own.contains(&mount_number(folder)?) { Ok(()) } else { Err(Errno::NOENT) }
@@ -142,6 +148,17 @@ pub(super) fn new_mount(kind: &str, options: &[(&str, &str)]) -> Result<OwnedFd>
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
     let attributes = if kind == "devpts" { MountAttrFlags::MOUNT_ATTR_NOSUID } else { attributes };
     fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+}
+
+/// What is at a path, which is no link, nor is anything on the way. Whatever takes its place later, this stays what it is.
+pub(super) fn hold(path: &Path) -> Result<OwnedFd> {
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
+}
+
+/// By what the file system knows something open.
+pub(super) fn identity(of: &OwnedFd) -> Result<(u64, u64)> {
+    fstat(of).map(|stat| (stat.st_dev, stat.st_ino))
 }
 
 /// A copy of the mount at a path, and of all that lie below it.
