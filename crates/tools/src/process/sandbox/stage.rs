@@ -195,3 +195,28 @@ pub(super) fn target(link: &OwnedFd) -> Result<std::path::PathBuf> {
     let target = rustix::fs::readlinkat(link, "", Vec::new())?;
     Ok(std::ffi::OsString::from_vec(target.into_bytes()).into())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_is_held_was_reached_without_a_link_and_stays_what_it_was() {
+        // A place was looked at first and opened later: a link that was there by then led to what is hidden.
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().canonicalize().unwrap().join(name);
+        fs::create_dir_all(path("cache/inner")).unwrap();
+        fs::create_dir_all(path("secret/inner")).unwrap();
+        let held = hold(&path("cache")).unwrap();
+        let known = identity(&held).unwrap();
+        fs::rename(path("cache"), path("away")).unwrap();
+        symlink("secret", path("cache")).unwrap();
+        assert_eq!(hold(&path("cache")).map(drop), Err(Errno::LOOP));
+        assert_eq!(hold(&path("cache/inner")).map(drop), Err(Errno::LOOP));
+        assert_eq!(identity(&held), Ok(known));
+        assert_eq!(identity(&hold(&path("away")).unwrap()), Ok(known));
+    }
+}

@@ -1,6 +1,7 @@
 //! Folders that are moved or replaced by links while commands start.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,13 +24,21 @@ struct ChangingPlaces {
 
 impl ChangingPlaces {
     /// Each stays for up to some turns of this thread, more or less as long as a command takes to start.
-    fn start(one: PathBuf, other: PathBuf, turns: u32) -> Self {
+    /// What commands take away is made again.
+    fn start(
+        one: PathBuf,
+        other: PathBuf,
+        turns: u32,
+        make: impl Fn() -> io::Result<()> + Send + 'static,
+    ) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
         let exchange = move || {
             let mut rest = 0_u32;
             while !is_over.load(Ordering::Relaxed) {
-                renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+                if renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).is_err() {
+                    make().ok();
+                }
                 rest = (rest + 7) % 97;
                 (0..rest * turns).for_each(|_| std::thread::yield_now());
             }
@@ -45,7 +54,7 @@ impl Drop for ChangingPlaces {
     }
 }
 
-/// How many commands are started. Without what is tried here, one of them got through in most runs of a few.
+/// How many commands are started.
 const COMMANDS: usize = 24;
 
 #[tokio::test]
@@ -55,7 +64,7 @@ async fn what_is_protected_in_a_folder_that_is_moved_is_not_changed() {
     let project = Project::new();
     project.file("tools/AGENTS.md", "Be good.\n");
     project.file("tools2/README.md", "");
-    let changing = ChangingPlaces::start(project.path("tools"), project.path("tools2"), 100);
+    let changing = ChangingPlaces::start(project.path("tools"), project.path("tools2"), 100, || Ok(()));
     let mut started = 0;
     for _ in 0..COMMANDS {
         let line = "for i in 1 2 3 4 5 6 7 8; do for d in tools tools2; do [ -e $d/AGENTS.md ] && echo evil >> $d/AGENTS.md; done; done";
@@ -93,9 +102,18 @@ async fn a_link_that_takes_the_place_of_a_cache_leads_nowhere() {
         fs::write(home.join(name), text).unwrap();
     };
     write(".ssh/id_rsa", "CANARY\n");
-    fs::create_dir_all(home.join(".cache/yarn")).unwrap();
-    symlink(home.join(".ssh"), home.join(".cache/xx")).unwrap();
-    let changing = ChangingPlaces::start(home.join(".cache/yarn"), home.join(".cache/xx"), 4);
+    let places = [".cache/yarn", ".cache/xx"].map(|name| home.join(name));
+    fs::create_dir(home.join(".cache")).unwrap();
+    let (secret, [one, other]) = (home.join(".ssh"), places.clone());
+    let make = move || {
+        for place in &places {
+            fs::remove_file(place).or_else(|_| fs::remove_dir(place)).ok();
+        }
+        fs::create_dir(&places[0])?;
+        symlink(&secret, &places[1])
+    };
+    make().unwrap();
+    let changing = ChangingPlaces::start(one, other, 1, make);
     let mut said = String::new();
     for _ in 0..COMMANDS {
         let line =
