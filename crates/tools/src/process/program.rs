@@ -31,6 +31,14 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// take, and goes on when nobody waits for it.
 const SEARCH: Duration = Duration::from_secs(120);
 
+/// Why a program was not started: something was moved after its project had been looked at.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{0} was moved or replaced while the command started, so it could not be made safe; nothing was run. If another \
+     command does that all the time, stop it first"
+)]
+pub(super) struct MovedPlace(String);
+
 /// A running program.
 #[derive(Debug)]
 pub(crate) struct RunningProgram {
@@ -181,6 +189,13 @@ impl RunningProgram {
             Ok(Ok(Some(SupervisorReport::Refused(reason)))) => Err(io::Error::other(format!(
                 "{reason}. `everturn doctor` shows what this machine offers for one"
             ))),
+            Ok(Ok(Some(SupervisorReport::Moved(place)))) => {
+                #[cfg(target_os = "linux")]
+                if let Some(entry) = &self.entry {
+                    entry.end();
+                }
+                Err(io::Error::other(MovedPlace(place)))
+            }
             Ok(Ok(None)) if self.child.wait().await?.signal().is_some() => Ok(()),
             Ok(_) => Err(io::Error::other("the process that should watch over it did not start")),
         }
@@ -252,15 +267,7 @@ impl RunningProgram {
                     entry.end();
                 }
             }
-            Ok(Some(SupervisorReport::Over)) => {
-                self.over = true;
-                #[cfg(target_os = "linux")]
-                {
-                    let made = self.entry.as_ref().map(|entry| entry.made()).unwrap_or_default();
-                    // A supervisor that does not listen goes on without.
-                    control.say(&SupervisorOrder::Made(made)).await.ok();
-                }
-            }
+            Ok(Some(SupervisorReport::Over)) => self.over = true,
             Ok(Some(_)) => {}
             Ok(None) | Err(_) => {
                 self.sweep().await;

@@ -136,4 +136,4 @@ pub(crate) use secrets::hide_secrets;
 pub use settings::SandboxSettings;
 pub use toolchain::ToolPlaces;
 #[cfg(target_os = "linux")]
-pub(crate) use unsettled::{ProjectRecording, UnsettledPlaces};
+pub(crate) use unsettled::{ProjectRecording, UnsettledPlaces, may_run, would_run};
