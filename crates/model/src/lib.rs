@@ -19,6 +19,7 @@
 //! - [`path`]: what a path means: its entries, its selections, its compaction cut, its results
 //! - [`copy`], [`derived_ids`]: copying entries into another session, and ids that follow from a name
 //! - [`usage`], [`money`]: tokens, prices, decimal cost
+//! - [`secret_name`]: what is a secret because of its name
 //! - [`secret_shape`]: what looks like a secret in a text that is shown or logged
 //! - [`permission`]: rules, wildcards and their evaluation
 
@@ -38,6 +39,7 @@ pub mod part;
 pub mod path;
 pub mod permission;
 pub mod request;
+pub mod secret_name;
 pub mod secret_shape;
 pub mod session;
 pub mod subject;
