@@ -6,7 +6,6 @@
 //! # Layout
 //! - `environment`: variables, and how those that hold secrets leave it; nothing else reads them
 //! - `settings`: folders, and where configuration is; nothing else reads them
-//! - `retention`: how long the trash is kept
 //! - `table`: what is printed, and how lists look
 //! - `plain`: text of others without what steers a terminal
 //! - `token_file`: the file with the token that clients must show
@@ -15,7 +14,6 @@
 mod commands;
 mod environment;
 mod plain;
-mod retention;
 mod settings;
 mod table;
 mod token_file;

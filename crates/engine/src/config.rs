@@ -22,6 +22,7 @@
 //! - `sandbox_choice`: how far programs are confined
 //! - `sandbox_limits`: what a trusted project may not open
 //! - `sources`: where configuration comes from
+//! - `trash_lifetime`: how long the trash is kept
 //! - `trust`: what of a project's configuration a person trusts
 //! - `unheeded`: what a file says without any effect
 
@@ -42,6 +43,7 @@ mod rules;
 mod sandbox_choice;
 mod sandbox_limits;
 mod sources;
+mod trash_lifetime;
 mod trust;
 mod unheeded;
 
@@ -70,6 +72,7 @@ use rules::fold_tools;
 pub use rules::{ConfiguredRules, rules};
 pub use sandbox_choice::{SandboxChoice, SandboxPlaces, SandboxStrength};
 pub use sources::{ConfigSources, VariableLookup};
+pub use trash_lifetime::span;
 pub use trust::Trust;
 
 use sandbox_choice::SandboxWish;

@@ -22,6 +22,7 @@ use super::known_keys::{
 };
 use super::misspelling::{is_close, plain, shown};
 use super::sandbox_choice::{STRICT, SandboxWish};
+use super::trash_lifetime;
 
 /// The most that is named of one file.
 const MOST: usize = 10;
@@ -88,6 +89,10 @@ pub(super) fn find(values: &Map, doubled: &[DoubledKey], context: &UnheededConte
             "tools" => search.look_at_tools(&path, value),
             "agent" | "mode" => search.look_at_agents(key, value),
             "sandbox" => search.look_at_sandbox(value),
+            "trash" => {
+                let mistake = trash_lifetime::mistake(value);
+                mistake.into_iter().for_each(|what| search.note(&["trash", "keep"], what));
+            }
             _ => search.look_at_key(&TOP, &path, value),
         }
     }
