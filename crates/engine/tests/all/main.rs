@@ -10,6 +10,7 @@
 
 mod bench;
 mod beside;
+mod by_name;
 mod calls;
 mod context;
 mod cost;
