@@ -6,6 +6,7 @@
 //! - `messages`: reading messages, and changing them afterwards
 //! - `prompts`: prompting
 //! - `inbox`: prompts that wait
+//! - `request`: what a model was sent
 //! - `requests`: permission requests and questions
 //! - `events`: the two event streams
 //! - `settings`: configuration, providers, agents
@@ -27,6 +28,7 @@ mod mcp;
 mod messages;
 mod places;
 mod prompts;
+mod request;
 mod requests;
 mod sessions;
 mod settings;
@@ -43,6 +45,7 @@ pub(crate) fn table() -> Vec<Operation> {
         messages::operations(),
         prompts::operations(),
         inbox::operations(),
+        request::operations(),
         requests::operations(),
         events::operations(),
         settings::operations(),

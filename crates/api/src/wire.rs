@@ -11,6 +11,7 @@
 //! - `event`: events of the moment, and the envelope of all events
 //! - `prompt`: prompts
 //! - `inbox`: prompts that wait
+//! - `sent_request`: what a model was sent
 //! - `request`: permission requests, questions and their answers
 //! - `agent`: agents and skills
 //! - `provider`: providers and models
@@ -29,5 +30,6 @@ pub(crate) mod prompt;
 pub(crate) mod provider;
 pub(crate) mod request;
 pub(crate) mod secret;
+pub(crate) mod sent_request;
 pub(crate) mod server;
 pub(crate) mod session;

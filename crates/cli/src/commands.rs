@@ -12,6 +12,6 @@ pub(crate) mod run;
 pub(crate) mod scrub;
 pub(crate) mod serve;
 pub(crate) mod session;
+pub(crate) mod stats;
 pub(crate) mod trash;
 pub(crate) mod trust;
-pub(crate) mod usage;

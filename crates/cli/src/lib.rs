@@ -7,10 +7,12 @@
 //! - `environment`: variables, and how those that hold secrets leave it; nothing else reads them
 //! - `settings`: folders, and where configuration is; nothing else reads them
 //! - `table`: what is printed, and how lists look
+//! - `bars`: how amounts compare, as a chart
 //! - `plain`: text of others without what steers a terminal
 //! - `token_file`: the file with the token that clients must show
 //! - `commands`: one file per command
 
+mod bars;
 mod commands;
 mod environment;
 mod plain;
@@ -28,6 +30,7 @@ use commands::run::RefusedWork;
 const ENVIRONMENT: &str = "Environment:
   EVERTURN_DATA        the data folder
   EVERTURN_DATABASE    a PostgreSQL server for the sessions
+  EVERTURN_TURNS       how many turns stream at once
   EVERTURN_LOG         what is logged: warn, info, everturn_engine=debug
   EVERTURN_LOG_FORMAT  how: text or json";
 
@@ -57,14 +60,15 @@ enum Command {
     /// List MCP servers with their tools, and allow those that a project brings
     #[command(subcommand)]
     Mcp(commands::mcp::McpCommand),
-    /// List, search, show, export, import, archive and delete sessions
+    /// List, search, show, export, import, move, archive and delete sessions
     #[command(subcommand)]
     Session(commands::session::SessionCommand),
     /// List what is in the trash, and empty it
     #[command(subcommand)]
     Trash(commands::trash::TrashCommand),
-    /// Show tokens and cost of all sessions, by project or by model
-    Usage(commands::usage::UsageCommand),
+    /// Show tokens and cost of all sessions, by day, model or project
+    #[command(alias = "usage")]
+    Stats(commands::stats::StatsCommand),
     /// Bring in the sessions of another program
     #[command(subcommand)]
     Import(commands::import::ImportCommand),
@@ -123,7 +127,7 @@ pub fn run() -> ExitCode {
         Command::Mcp(command) => command.execute(),
         Command::Session(command) => command.execute(),
         Command::Trash(command) => command.execute(),
-        Command::Usage(command) => command.execute(),
+        Command::Stats(command) => command.execute(),
         Command::Import(command) => command.execute(),
         Command::Inspect(command) => command.execute(),
         Command::Doctor(command) => command.execute(),

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use etcetera::BaseStrategy as _;
 use everturn_engine::config::{ConfigSources, SandboxStrength, Trust};
 use everturn_engine::models::{AuthFile, Keyring};
+use everturn_engine::options::TURNS;
 use everturn_engine::{Config, Configurations, Engine, Options, ProjectFiles};
 use everturn_tools::mcp::ConfinedServers;
 use everturn_tools::process::is_secret;
@@ -106,6 +107,7 @@ pub(crate) async fn open(directory: &Path, listeners: Listeners) -> Result<Engin
     options.sandbox = sandbox_machine(&options.paths.home);
     options.keys = keys()?;
     options.database = database();
+    options.turns = turns()?;
     options.quiet = listeners == Listeners::None;
     if listeners == Listeners::Some {
         tell_sandbox(&config, &options.sandbox);
@@ -259,6 +261,13 @@ pub(crate) fn keys() -> Result<Keyring<'static>> {
 /// The PostgreSQL server that keeps the sessions, where one is named.
 fn database() -> Option<String> {
     variable("EVERTURN_DATABASE")
+}
+
+/// How many turns stream their answers at once.
+fn turns() -> Result<usize> {
+    let Some(turns) = variable("EVERTURN_TURNS") else { return Ok(TURNS) };
+    let number = turns.parse().ok().filter(|number| *number > 0);
+    number.with_context(|| format!("EVERTURN_TURNS is {turns:?}; it must be a number from 1 on"))
 }
 
 /// How this person's store is opened, without an engine.

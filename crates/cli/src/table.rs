@@ -16,6 +16,7 @@ use anyhow::{Result, bail};
 use clap::error::{ContextKind, ContextValue};
 use comfy_table::{ColumnConstraint, ContentArrangement, Table};
 use everturn_model::secret_shape::mask;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr};
 
 use crate::plain::{escape, flatten, indent, neutralise};
 
@@ -211,7 +212,7 @@ fn arrange(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>, width: Op
         .set_header(head);
     let mut longest = 0;
     for row in rows {
-        longest = longest.max(row.first().map_or(0, |name| name.chars().count()));
+        longest = longest.max(row.first().map_or(0, |name| self::width(name)));
         // A row is one line, if there is room.
         table.add_row(row.iter().map(|cell| flatten(&cell.replace('\t', " ")).into_owned()));
     }
@@ -287,13 +288,29 @@ pub(crate) fn count(number: u64) -> String {
     format!("{scaled}{}", units.get(unit).copied().unwrap_or_default())
 }
 
-/// The end of a text that is longer than `most` characters; of a path that is what tells it from others.
+/// How many columns of a terminal a text takes.
+pub(crate) fn width(text: &str) -> usize {
+    UnicodeWidthStr::width(text)
+}
+
+/// The end of a text that is wider than `most` columns; of a path that is what tells it from others.
 pub(crate) fn ending(text: &str, most: usize) -> String {
-    let length = text.chars().count();
-    if length <= most {
+    if width(text) <= most {
         return text.to_owned();
     }
-    std::iter::once('…').chain(text.chars().skip(length + 1 - most)).collect()
+    let mut room = most.saturating_sub(1);
+    let fits = |character: &char| {
+        let left = room.checked_sub(character.width().unwrap_or_default());
+        room = left.unwrap_or_default();
+        left.is_some()
+    };
+    let end: Vec<char> = text.chars().rev().take_while(fits).collect();
+    std::iter::once('…').chain(end.into_iter().rev()).collect()
+}
+
+/// Whether a person sees the output on a terminal.
+pub(crate) fn is_terminal() -> bool {
+    output().is_terminal()
 }
 
 /// A size as people read it.

@@ -1,5 +1,7 @@
 //! Agents: who acts, under which rules and with which instructions.
 
+mod builtin;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +12,9 @@ use everturn_tools::scope::{PROTECTED, SECRET};
 use everturn_tools::webfetch::LOCAL_NETWORK;
 
 use crate::config::{AgentDefinition, AgentRole, ConfiguredRules};
+use crate::projects::Location;
 use crate::{Config, Error};
+use builtin::{BUILD, builtin};
 
 /// An agent.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +37,10 @@ pub struct Agent {
     pub model: Option<String>,
     /// The sampling temperature of its requests, where it has one of its own.
     pub temperature: Option<f64>,
+    /// The share of likely words that its requests consider, where it has one of its own.
+    pub top_p: Option<f64>,
+    /// How many steps it may take for one prompt; the last of them answers without tools.
+    pub steps: Option<u64>,
 }
 
 /// The agents of a place, and the rules that hold for them; clones share them.
@@ -108,29 +116,6 @@ impl Agents {
     }
 }
 
-const BUILD: &str = "You are a coding agent working in a person's project through tools. \
-Look before you change: read the files that matter, then make the smallest change that does what was asked. \
-Check your work with the project's own tests or tools when there are any. \
-Say plainly what you did, what you could not do and what is uncertain. \
-When a tool's outcome is unknown, inspect the state before you act again.";
-
-const PLAN: &str = "You are a planning agent. Study the project and the request, change nothing but the file of the plan, \
-and write a plan that another agent can carry out: the steps in order, the files each one touches, and how to check \
-the result. Ask the person where the choice is theirs. When the plan is complete, ask with `plan_exit` whether it shall \
-be carried out.";
-
-const GENERAL: &str = "You are an agent to whom another agent has given a piece of work. Do all of it yourself with your \
-tools: you cannot ask anybody, and the one who gave it sees nothing but your last message. End with that message: what \
-you found or did, the files and lines that matter, what you could not do and what is uncertain.";
-
-const EXPLORE: &str = "You are an agent that finds things in a project and changes nothing. Search broadly first, by file \
-names and by content, then read what matters. Follow names to where they are defined and used before you conclude. Your \
-last message is all that the one who asked gets to see: answer what was asked, with paths and lines, and say what you \
-looked for and did not find.";
-
-const TITLE: &str = "You are a title generator. Answer with one line of at most eight words that names what the \
-conversation is about. No quotes, no full stop, no explanation.";
-
 /// What an agent may never do as long as another one waits for it: ask the person, plan with them, keep the task list
 /// that is not its own, and delegate further.
 pub(crate) const NOT_FOR_SUBAGENTS: [&str; 5] = ["question", "plan_enter", "plan_exit", "todowrite", "task"];
@@ -179,7 +164,7 @@ pub(crate) fn delegates(agents: &[Agent]) -> Vec<(String, String)> {
 }
 
 /// The file of a session's plan: in the project, or in the data folder where there is no repository.
-pub(crate) fn plan_file(session: &Session, worktree: &Path, data: &Path) -> PathBuf {
+pub(crate) fn plan_file(session: &Session, location: &Location, data: &Path) -> PathBuf {
     // The slug of an imported session is somebody else's word.
     let slug: String = session
         .slug
@@ -188,85 +173,20 @@ pub(crate) fn plan_file(session: &Session, worktree: &Path, data: &Path) -> Path
         .take(64)
         .collect();
     let name = format!("{}-{slug}.md", session.time.created);
-    // Outside a repository the root is that of the file system.
-    let folder = if worktree.parent().is_some() { worktree.join(PLANS) } else { data.join(PLANS_ELSEWHERE) };
+    // Outside a repository a folder is its own root.
+    let folder = match location.project.vcs {
+        Some(_) => location.worktree.join(PLANS),
+        None => data.join(PLANS_ELSEWHERE),
+    };
     folder.join(name)
 }
 
+/// The agent that makes plans.
+pub(crate) const PLANNING: &str = "plan";
+
 /// What the planning agent is told about the file of its plan.
-pub(crate) fn plan_note(agent: &Agent, file: &Path) -> Option<String> {
-    (agent.name == "plan")
-        .then(|| format!("The file of the plan, the only one that you may change: {}", file.display()))
-}
-
-/// An agent as it is built in.
-struct BuiltinAgent {
-    name: &'static str,
-    description: Option<&'static str>,
-    role: AgentRole,
-    hidden: bool,
-    /// Its own rules, before those that are configured.
-    own: Vec<Rule>,
-    /// What it is for, which no rule widens.
-    bounds: Vec<Rule>,
-    prompt: &'static str,
-}
-
-fn builtin(data: &Path) -> [BuiltinAgent; 5] {
-    let allow = |name: &str| Rule::new(name, "*", Action::Allow);
-    [
-        BuiltinAgent {
-            name: "build",
-            description: Some("Works on the project with all tools that the rules allow."),
-            role: AgentRole::Primary,
-            hidden: false,
-            own: vec![allow("question"), allow("plan_enter")],
-            bounds: Vec::new(),
-            prompt: BUILD,
-        },
-        BuiltinAgent {
-            name: "plan",
-            description: Some("Studies the project and makes a plan; changes nothing else."),
-            role: AgentRole::Primary,
-            hidden: false,
-            own: vec![allow("question"), allow("plan_exit")],
-            bounds: planning_bounds(data).to_vec(),
-            prompt: PLAN,
-        },
-        BuiltinAgent {
-            name: "general",
-            description: Some(
-                "Does work of several steps on its own, searching and changing files; several at once, if they do \
-                 not touch the same files.",
-            ),
-            role: AgentRole::Subagent,
-            hidden: false,
-            own: Vec::new(),
-            bounds: NOT_FOR_SUBAGENTS.map(|name| Rule::new(name, "*", Action::Deny)).to_vec(),
-            prompt: GENERAL,
-        },
-        BuiltinAgent {
-            name: "explore",
-            description: Some(
-                "Finds files, code and answers about how the project works; changes nothing. Say how thorough it \
-                 shall be.",
-            ),
-            role: AgentRole::Subagent,
-            hidden: false,
-            own: Vec::new(),
-            bounds: exploring_bounds(),
-            prompt: EXPLORE,
-        },
-        BuiltinAgent {
-            name: "title",
-            description: None,
-            role: AgentRole::Primary,
-            hidden: true,
-            own: Vec::new(),
-            bounds: vec![Rule::new("*", "*", Action::Deny)],
-            prompt: TITLE,
-        },
-    ]
+pub(crate) fn plan_note(file: &Path) -> String {
+    format!("The file of the plan, the only one that you may change: {}", file.display())
 }
 
 /// The agents of a configuration: the built-in ones as it wants them, then its own, by name.
@@ -287,8 +207,10 @@ fn agents(config: &Config) -> Vec<Agent> {
                 native: false,
                 policy: policy(config, &[], &definition.rules),
                 prompt: definition.prompt.clone().unwrap_or_else(|| BUILD.to_owned()),
-                model: definition.model.clone(),
+                model: model_name(definition),
                 temperature: definition.temperature,
+                top_p: definition.top_p,
+                steps: definition.steps,
             }
         })
         .collect();
@@ -303,11 +225,20 @@ fn agents(config: &Config) -> Vec<Agent> {
             native: true,
             policy: policy(config, &agent.own, &definition.rules).within(agent.bounds),
             prompt: definition.prompt.clone().unwrap_or_else(|| agent.prompt.to_owned()),
-            model: definition.model.clone(),
+            model: model_name(definition),
             temperature: definition.temperature,
+            top_p: definition.top_p,
+            steps: definition.steps,
         }
     });
     known.chain(own).collect()
+}
+
+/// The name of an agent's model, with the variant that is configured beside it.
+fn model_name(definition: &AgentDefinition) -> Option<String> {
+    let model = definition.model.as_ref()?;
+    let variant = definition.variant.as_ref().filter(|_| !model.contains(':'));
+    Some(variant.map_or_else(|| model.clone(), |variant| format!("{model}:{variant}")))
 }
 
 /// What an agent may do: its own rules, refined by those that are configured for all agents and then for this one. What
@@ -330,26 +261,10 @@ pub(crate) fn may_edit(policy: &Policy) -> bool {
     policy.decide(&[], "edit", &["*".to_owned()]) != Action::Deny
 }
 
-/// No files but those of plans.
-fn planning_bounds(data: &Path) -> [Rule; 3] {
-    let elsewhere = format!("{}/*.md", data.join(PLANS_ELSEWHERE).display());
-    [
-        Rule::new("edit", "*", Action::Deny),
-        Rule::new("edit", &format!("{PLANS}/*.md"), Action::Allow),
-        Rule::new("edit", &elsewhere, Action::Allow),
-    ]
-}
-
-/// Nothing but looking.
-fn exploring_bounds() -> Vec<Rule> {
-    let looking = ["glob", "grep", "list", "webfetch", LOCAL_NETWORK, "read", "external_directory", SECRET];
-    let looking = looking.map(|name| Rule::new(name, "*", Action::Allow));
-    [Rule::new("*", "*", Action::Deny)].into_iter().chain(looking).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::projects::Project;
 
     #[test]
     fn what_is_nearby_is_asked_for_although_pages_may_be_fetched() {
@@ -391,10 +306,19 @@ mod tests {
 
     #[test]
     fn a_plan_stays_in_its_folder() {
-        let mut session = Session::new("ses_1".into(), "global", "/srv/demo", "t", "1", 17);
-        session.slug = "../calm/../river".to_owned();
-        let file = |worktree: &str| plan_file(&session, Path::new(worktree), Path::new("/data"));
-        assert_eq!(file("/srv/demo"), Path::new("/srv/demo/.opencode/plans/17-calmriver.md"));
-        assert_eq!(file("/"), Path::new("/data/plans/17-calmriver.md"));
+        let file = |vcs: Option<&str>, worktree: &str| {
+            let mut session = Session::new("ses_1".into(), "global", "/srv/demo", "t", "1", 17);
+            session.slug = "../calm/../river".to_owned();
+            let vcs = vcs.map(str::to_owned);
+            let (id, places) = ("global".to_owned(), Vec::new());
+            let project = Project { id, worktree: worktree.into(), vcs, created: 1, updated: 1, places };
+            let (directory, worktree) = ("/srv/demo".into(), worktree.into());
+            let location = Location { directory, worktree, project, path: String::new() };
+            plan_file(&session, &location, Path::new("/data"))
+        };
+        assert_eq!(file(Some("git"), "/srv/demo"), Path::new("/srv/demo/.opencode/plans/17-calmriver.md"));
+        // Without a repository, the folder was taken for the root of one.
+        assert_eq!(file(None, "/srv/demo"), Path::new("/data/plans/17-calmriver.md"));
+        assert_eq!(file(None, "/"), Path::new("/data/plans/17-calmriver.md"));
     }
 }

@@ -12,9 +12,9 @@ use everturn_model::session::{
 };
 use everturn_model::{Map, Part};
 
-use crate::Error;
 use crate::inbox::{PART_LIMIT, PartInput, Prompt};
 use crate::sessions::NewSession;
+use crate::{Error, structured};
 
 /// Checks what a new session begins with.
 pub(crate) fn check_new_session(new: &NewSession) -> Result<(), Error> {
@@ -48,6 +48,7 @@ pub(crate) fn check_prompt(prompt: &Prompt) -> Result<(), Error> {
     check_count("parts", prompt.parts.len(), PART_LIMIT)?;
     check_maybe("agent", prompt.agent.as_deref())?;
     check_model(prompt.model.as_ref())?;
+    prompt.format.as_ref().map_or(Ok(()), structured::check)?;
     prompt.tools.as_ref().map_or(Ok(()), |tools| check_map("tools", tools))?;
     prompt.parts.iter().try_for_each(check_part)
 }

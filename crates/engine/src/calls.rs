@@ -2,6 +2,7 @@
 
 mod forecast;
 mod permission;
+mod repetition;
 mod running;
 
 use std::path::PathBuf;
@@ -13,14 +14,18 @@ use everturn_model::request::{CallRef, Request};
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::{EntryId, Event, Millis, Part, PartId, Session, SessionId};
 use everturn_store::Lease;
-use everturn_tools::{Context, Failure, Need, Output, Readable, Scope, ToolOffer, settle, settlement};
+use everturn_tools::{
+    Context, Effect, Failure, Need, Output, Readable, Scope, ToolOffer, settle, settlement,
+};
 use serde_json::Value;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::background::unless_stopped;
 use crate::bus::Signal;
 use crate::file_views::FileViews;
+use crate::guards::{Repetition, refusal_mark};
 use crate::host::{CallHost, HostServices};
 use crate::journal::Journal;
 use crate::requests::Requests;
@@ -91,6 +96,8 @@ pub(crate) struct CallSurroundings {
     pub(crate) config: Arc<Config>,
     /// What the turn's agent may do: a later switch does not change it.
     pub(crate) policy: Arc<Policy>,
+    /// The file of the session's plan.
+    pub(crate) plan: PathBuf,
     /// The right to run the session.
     pub(crate) lease: Lease,
     /// Fires when another process has taken it over.
@@ -114,10 +121,16 @@ impl ToolCalls {
         Self { journal, requests, views, host: Arc::new(host) }
     }
 
-    /// Runs a call to its end. Whatever happens, there is a result.
-    pub(crate) async fn execute(self, setting: CallSurroundings, call: ToolCall) -> SettledCall {
+    /// Runs a call to its end, as soon as it has one of the turn's places. Whatever happens, there is a result.
+    pub(crate) async fn execute(
+        self,
+        setting: CallSurroundings,
+        call: ToolCall,
+        repeats: Option<Repetition>,
+        places: Arc<Semaphore>,
+    ) -> SettledCall {
         let mut span = WorkSpan::tool_call(&setting.session.id, &call.tool, &call.id);
-        let attempt = self.attempt(&setting, &call).instrument(span.span()).await;
+        let attempt = self.attempt(&setting, &call, repeats, &places).instrument(span.span()).await;
         let (result, declined, edited) = match attempt {
             Ok(parts) => parts,
             Err(error) => {
@@ -145,8 +158,18 @@ impl ToolCalls {
         &self,
         setting: &CallSurroundings,
         call: &ToolCall,
+        repeats: Option<Repetition>,
+        places: &Semaphore,
     ) -> Result<(ToolResult, bool, Vec<PathBuf>), Error> {
         let refuse = |text: &str| ToolResult::new(&call.id, &call.tool, Outcome::Error, text);
+        let mut setting = setting.clone();
+        let asked_before = match self.permit_repetition(&mut setting, call, repeats).await? {
+            Permit::Refuse { text, declined } => {
+                let result = ToolResult { metadata: Some(refusal_mark()), ..refuse(&text) };
+                return Ok((result, declined, Vec::new()));
+            }
+            Permit::Run { asked } => asked,
+        };
         let Some(tool) = setting.offer.get(&call.tool) else {
             let input = setting.offer.unknown(&call.tool);
             let text = input.get("error").and_then(Value::as_str).unwrap_or("There is no such tool.");
@@ -160,12 +183,25 @@ impl ToolCalls {
             Err(failure) => return Ok((refuse(&failure.to_string()), false, Vec::new())),
         };
         let granted: Arc<[Need]> = needs.clone().into();
-        let asked = match self.permit(setting, call, needs).await? {
+        let asked = match self.permit(&mut setting, call, needs).await? {
             Permit::Refuse { text, declined } => return Ok((refuse(&text), declined, Vec::new())),
             Permit::Run { asked } => asked,
         };
+        let setting = &setting;
+        // A call that waits for a person or for a subagent takes no place from those that work.
+        let place = async {
+            match tool.effect() {
+                Effect::Repeatable => None,
+                Effect::Pure | Effect::Edit | Effect::Opaque => places.acquire().await.ok(),
+            }
+        };
+        let _place = tokio::select! {
+            biased;
+            () = setting.cancel.cancelled() => return Ok((refuse(INTERRUPTED), false, Vec::new())),
+            place = place => place,
+        };
         let forecast = forecast::of(&tool, setting, call).await?;
-        if asked || !forecast.is_empty() {
+        if asked || asked_before || !forecast.is_empty() {
             // From here on the call may have had an effect, and recovery has to know.
             let event = Event::ToolBegun { entry: call.entry.clone(), part: call.part.clone(), forecast };
             self.journal.append_owned(&setting.lease, vec![event]).await?;

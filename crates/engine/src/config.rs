@@ -6,6 +6,7 @@
 //!
 //! # Layout
 //! - `agent_definition`: what is configured of an agent
+//! - `budget`: what may be used up before a person is asked
 //! - `caution`: what is asked for where something may have been forbidden
 //! - `discovery`: from a folder to its configuration
 //! - `doubled_key`: keys that are there twice
@@ -24,9 +25,11 @@
 //! - `sources`: where configuration comes from
 //! - `trash_lifetime`: how long the trash is kept
 //! - `trust`: what of a project's configuration a person trusts
+//! - `turn_limits`: how long a turn may take
 //! - `unheeded`: what a file says without any effect
 
 mod agent_definition;
+mod budget;
 mod caution;
 mod discovery;
 mod doubled_key;
@@ -45,6 +48,7 @@ mod sandbox_limits;
 mod sources;
 mod trash_lifetime;
 mod trust;
+mod turn_limits;
 mod unheeded;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,6 +69,7 @@ use serde_json::Value;
 
 use agent_definition::fold_modes;
 pub use agent_definition::{AgentDefinition, AgentRole};
+pub use budget::{Budget, Budgets};
 pub(crate) use discovery::{FoundConfig, find};
 pub use held_item::{HeldContent, HeldItem};
 pub use problem::ConfigProblem;
@@ -74,6 +79,7 @@ pub use sandbox_choice::{SandboxChoice, SandboxPlaces, SandboxStrength};
 pub use sources::{ConfigSources, VariableLookup};
 pub use trash_lifetime::span;
 pub use trust::Trust;
+pub use turn_limits::TurnLimits;
 
 use sandbox_choice::SandboxWish;
 
@@ -102,6 +108,10 @@ pub struct Config {
     pub snapshot: bool,
     /// The largest text of a tool that goes to the model whole.
     pub tool_output: OutputLimits,
+    /// What may be used up before a person is asked.
+    pub budgets: Budgets,
+    /// How long a turn may take.
+    pub limits: TurnLimits,
     /// How far programs are confined.
     pub sandbox: SandboxChoice,
     /// MCP servers.
@@ -184,6 +194,8 @@ impl Config {
             agents: BTreeMap::new(),
             snapshot: raw.get("snapshot").and_then(Value::as_bool).unwrap_or(true),
             tool_output: raw.get("tool_output").map(limits).unwrap_or_default(),
+            budgets: Budgets::read(raw.get("budget")).0,
+            limits: raw.get("limits").map(TurnLimits::read).unwrap_or_default(),
             sandbox: SandboxChoice::default(),
             mcp: raw.get("mcp").map(mcp::ConfiguredServers::read).unwrap_or_default(),
             instructions: Vec::new(),

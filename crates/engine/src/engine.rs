@@ -19,6 +19,7 @@ use crate::delegation::{Delegation, DelegationServices};
 use crate::drains::{DrainSlots, Drains};
 use crate::feed_follower::{BusyElsewhere, FeedFollower, MissedUpdates, RestReporter};
 use crate::file_views::FileViews;
+use crate::guards::BudgetGuard;
 use crate::guidance::Guidance;
 use crate::host::HostServices;
 use crate::imports::Imports;
@@ -36,12 +37,14 @@ use crate::recovery::Recovery;
 use crate::requests::trust::TrustRequests;
 use crate::requests::{Requests, WaitingCalls};
 use crate::reverts::Reverts;
+use crate::sent_requests::SentRequests;
 use crate::sessions::Sessions;
 use crate::snapshot_folders::SnapshotFolders;
 use crate::spending::Spending;
 use crate::titles::Titles;
 use crate::trash::Trash;
 use crate::turn::{ProviderTurns, TurnServices};
+use crate::turn_places::TurnPlaces;
 use crate::worker::Worker;
 use crate::{Config, Error};
 
@@ -71,6 +74,7 @@ struct EngineServices {
     trash: Trash,
     spending: Spending,
     outputs: ToolOutputs,
+    sent: SentRequests,
     recovery: Recovery,
     /// Held for the drains and for what other processes run, which know them only as long as they are here.
     _worker: Arc<Worker>,
@@ -97,6 +101,7 @@ impl Engine {
             None => everturn_store::Options::folder(data, &owner),
         };
         store_options.observer = observer;
+        store_options.commit_hook.clone_from(&options.commit_hook);
         let store = Store::open(store_options).await?;
         if !options.quiet {
             base.busy.begin(store.run_elsewhere().await?);
@@ -235,6 +240,12 @@ impl Engine {
         &self.0.spending
     }
 
+    /// What models were sent.
+    #[must_use]
+    pub fn sent_requests(&self) -> &SentRequests {
+        &self.0.sent
+    }
+
     /// Long output of tools.
     #[must_use]
     pub fn outputs(&self) -> &ToolOutputs {
@@ -262,7 +273,7 @@ impl EngineServices {
     ) -> Self {
         let FeedServices { bus, slots, waiting, busy } = base;
         let Options { paths, directory, configurations, project_files, keys, tools, .. } = options;
-        let Options { supervisor, secrets, patience, sandbox, .. } = options;
+        let Options { supervisor, secrets, patience, turns: most_turns, sandbox, context, .. } = options;
         let paths = Arc::new(paths);
         let lifecycle = Lifecycle::default();
         let journal = Journal::new(store.clone(), mint.clone(), bus);
@@ -332,10 +343,10 @@ impl EngineServices {
             projects: projects.clone(),
             guidance: guidance.clone(),
             delegation: Delegation::new(delegation, patience),
-            data: paths.data.clone(),
         };
         let calls = ToolCalls::new(journal.clone(), requests.clone(), views.clone(), host);
         let turns = TurnServices {
+            budgets: BudgetGuard::new(store.clone(), configurations.clone(), requests.clone()),
             store: store.clone(),
             journal: journal.clone(),
             drains: drains.clone(),
@@ -344,7 +355,9 @@ impl EngineServices {
             snapshots,
             configurations: configurations.clone(),
             guidance: guidance.clone(),
+            context,
             models: models.clone(),
+            places: TurnPlaces::new(most_turns),
             mcp: mcp.clone(),
             calls,
             views,
@@ -365,7 +378,8 @@ impl EngineServices {
         Self {
             imports: Imports::new(store.clone(), projects.clone()),
             trash: Trash::new(store.clone(), journal.clone(), drains.clone(), outputs.clone()),
-            spending: Spending::new(store.clone(), projects.clone()),
+            spending: Spending::new(store.clone(), projects.clone(), journal.mint().clone()),
+            sent: SentRequests::new(store.clone(), configurations.clone(), models.clone(), tools.clone()),
             recovery: Recovery::new(store, projects.clone(), drains.clone()),
             lifecycle,
             journal,

@@ -13,6 +13,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use everturn_model::request::GivenAnswer;
+use everturn_model::session::RetryState;
 use everturn_model::{EntryId, Event, RequestId, Session, SessionId, Tree};
 use everturn_store::{Committed, FeedItem, ForeignText, PurgedSession, Store, WrittenBy};
 use tokio::sync::{mpsc, watch};
@@ -288,6 +289,15 @@ impl FeedFollower {
         let (session, event) = (&committed.tree.session, &committed.record.event);
         match event {
             Event::PromptAdmitted { .. } => self.slots.look_again(&session.id),
+            Event::RetryScheduled { .. } => {
+                if let Some(RetryState { attempt, message, next, .. }) = session.retry.clone() {
+                    let attempt = u32::try_from(attempt).unwrap_or(u32::MAX);
+                    self.bus.send(signal(session, Signal::Retry { attempt, message, next }));
+                }
+            }
+            Event::SessionParked { reason } => {
+                self.bus.send(signal(session, Signal::Failed { error: reason.clone() }));
+            }
             Event::StepStarted { .. } if self.busy.add(session.id.clone(), None) => {
                 self.bus.send(signal(session, Signal::Busy));
             }
@@ -306,6 +316,9 @@ fn answered(event: &Event) -> Option<&EntryId> {
         Event::PartStarted { entry, .. }
         | Event::PartAdded { entry, .. }
         | Event::PartEnded { entry, .. }
+        | Event::RetryScheduled { entry, .. }
+        | Event::UsageReported { entry, .. }
+        | Event::RecoveryBegun { entry }
         | Event::ToolCalled { entry, .. }
         | Event::ToolBegun { entry, .. }
         | Event::ToolProgress { entry, .. }

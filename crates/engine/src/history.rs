@@ -3,7 +3,6 @@
 //! Each message names the model that said it: `llm` leaves out what only another model understands, and repairs what a
 //! crash or an edit left open.
 
-use base64::Engine as _;
 use everturn_llm::catalogue::{Modalities, Modality};
 use everturn_llm::{AnswerOrigin, Block, Content, Message};
 use everturn_model::entry::{Assistant, Body, Compaction, Shell};
@@ -11,8 +10,13 @@ use everturn_model::part::PartKind;
 use everturn_model::path::{self, ResultsByCall};
 use everturn_model::tool::{HostedResult, Outcome, ToolResult, ToolState};
 use everturn_model::tree::Node;
-use everturn_model::{Map, Part};
+use everturn_model::{FaultKind, Map, Part};
 use serde_json::Value;
+
+use crate::data_url;
+
+/// What stands for an output that was cleared from the model's view.
+const CLEARED: &str = "[Old tool result content cleared]";
 
 /// What a model takes in; nothing when nobody described it.
 pub(crate) type AcceptedContent = Option<Modalities>;
@@ -31,11 +35,16 @@ pub(crate) fn messages(path: &[&Node], accepted: AcceptedContent) -> Vec<Message
         }
         messages.push(user_text(text));
     }
-    // What the model was told has changed is in the baseline of the next epoch.
+    // What the model was told has changed is in the baseline of the next epoch. Where a compaction has ended an epoch and
+    // no other could begin yet, it still counts.
     let epoch = path.iter().rposition(|node| matches!(node.entry.body, Body::Epoch { .. })).unwrap_or(0);
-    let is_past = |index: usize, node: &Node| {
-        index < epoch && matches!(node.entry.body, Body::System { snapshot: Some(_), .. })
-    };
+    let is_update =
+        |node: &Node| matches!(node.entry.body, Body::System { snapshot: Some(_), .. }) && !node.entry.hidden;
+    let is_past = |index: usize, node: &Node| index < epoch && is_update(node);
+    let kept = indices.first().copied().or(cut).unwrap_or(0);
+    for node in path.iter().take(kept).skip(epoch).filter(|node| is_update(node)) {
+        lower(node, &results, accepted, &mut messages);
+    }
     for (index, node) in indices.into_iter().filter_map(|index| Some((index, path.get(index)?))) {
         if !node.entry.hidden && !is_past(index, node) {
             lower(node, &results, accepted, &mut messages);
@@ -92,11 +101,9 @@ fn content(kind: &PartKind, accepted: AcceptedContent) -> Option<Content> {
         PartKind::Text { text, ignored, .. } if *ignored != Some(true) && !text.is_empty() => {
             Some(Content::Text(text.clone()))
         }
-        PartKind::File { mime, filename, url, .. } if url.starts_with("data:") => {
+        PartKind::File { mime, filename, url, .. } if data_url::is_one(url) => {
             if mime.starts_with("text/") {
-                let text = data_text(url)?;
-                let name = filename.as_deref().unwrap_or("attachment");
-                return Some(Content::Text(format!("Attached file {name}:\n{text}")));
+                return Some(Content::Text(data_url::words(filename.as_deref(), url)));
             }
             // A model that gets what it does not take refuses the whole conversation, from now on.
             if let (Some(accepted), Some(kind)) = (accepted, modality(mime))
@@ -125,13 +132,49 @@ fn modality(mime: &str) -> Option<Modality> {
     }
 }
 
-fn data_text(url: &str) -> Option<String> {
-    let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
-    if !head.ends_with(";base64") {
-        return Some(data.to_owned());
+/// What of an answer is given to the model again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AnswerReplay {
+    /// All of it, with what only its model understands.
+    Whole,
+    /// Its words and its calls: somebody stopped it, or it broke off, and what it had said by then was read.
+    Words,
+    /// Its calls that ran: what they did has happened, but the answer itself is none.
+    Effects,
+}
+
+impl AnswerReplay {
+    fn of(node: &Node, assistant: &Assistant) -> Self {
+        let Some(fault) = &assistant.error else { return Self::Whole };
+        let said = |part: &Part| match &part.kind {
+            PartKind::Text { text, ignored, .. } => *ignored != Some(true) && !text.is_empty(),
+            PartKind::Tool { .. } => true,
+            _ => false,
+        };
+        match fault.kind {
+            // Its end is missing and nothing else.
+            FaultKind::OutputLength => Self::Words,
+            FaultKind::Aborted | FaultKind::CutOff | FaultKind::CutStream | FaultKind::TimedOut { .. }
+                if shown(node).any(said) =>
+            {
+                Self::Words
+            }
+            _ => Self::Effects,
+        }
     }
-    let bytes = base64::engine::general_purpose::STANDARD.decode(data).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+
+    /// Whether a part of the answer goes to the model again.
+    fn takes(self, kind: &PartKind) -> bool {
+        match self {
+            Self::Whole => true,
+            // The provider takes back what it did itself only as a whole.
+            Self::Words => !kind.is_hosted(),
+            Self::Effects => {
+                let ran = |state: &ToolState| !matches!(state, ToolState::Pending { .. });
+                matches!(kind, PartKind::Tool { state, hosted: false, .. } if ran(state))
+            }
+        }
+    }
 }
 
 fn lower_assistant(
@@ -145,16 +188,19 @@ fn lower_assistant(
         .model
         .as_ref()
         .map(|model| AnswerOrigin { provider: model.provider.clone(), model: model.model.clone() });
+    let replay = AnswerReplay::of(node, assistant);
     // Metadata of a failed turn is not replayed: providers refuse signatures of answers they did not finish.
-    let replay = assistant.error.is_none();
-    let metadata = |map: &Option<Map>| if replay { map.clone().map(Value::Object) } else { None };
+    let metadata = |map: &Option<Map>| match replay {
+        AnswerReplay::Whole => map.clone().map(Value::Object),
+        AnswerReplay::Words | AnswerReplay::Effects => None,
+    };
     let mut blocks = Vec::new();
     let mut settled = Vec::new();
     // What the provider's own tools gave, and how many parts come before it.
     let mut hosted: Vec<(usize, Block)> = Vec::new();
     for (place, part) in node.parts.iter().enumerate() {
         blocks.extend(hosted.extract_if(.., |(after, _)| *after <= place).map(|(_, block)| block));
-        if !is_shown(part) {
+        if !is_shown(part) || !replay.takes(&part.kind) {
             continue;
         }
         match &part.kind {
@@ -166,8 +212,6 @@ fn lower_assistant(
             PartKind::Reasoning { text, metadata: map, .. } => {
                 blocks.push(Block::Reasoning { text: text.clone(), metadata: metadata(map) });
             }
-            // The provider takes back what it did itself only as a whole.
-            PartKind::Tool { .. } if part.kind.is_hosted() && !replay => {}
             PartKind::Tool { call, tool, state, hosted: true, metadata: map } => {
                 let result = find_result(node, call, state, results);
                 let came = result.and_then(|result| Some((result, result.hosted.as_ref()?)));
@@ -187,13 +231,10 @@ fn lower_assistant(
                 let (id, name) = (call.clone(), tool.clone());
                 blocks.push(Block::ToolCall { id, name, input, metadata: metadata(map) });
                 if let Some(result) = find_result(node, call, state, results) {
-                    let attached = result.attachments.iter().flatten();
-                    let attached = attached.filter_map(|part| content(&part.kind, accepted));
-                    let text = Content::Text(result.output.clone());
                     settled.push(Message::Tool {
                         call_id: call.clone(),
                         name: tool.clone(),
-                        output: std::iter::once(text).chain(attached).collect(),
+                        output: output(result, accepted),
                         is_error: result.outcome != Outcome::Completed,
                     });
                 }
@@ -206,6 +247,16 @@ fn lower_assistant(
         out.push(Message::Assistant { blocks, origin });
         out.extend(settled);
     }
+}
+
+/// What the model reads of a result.
+fn output(result: &ToolResult, accepted: AcceptedContent) -> Vec<Content> {
+    if result.compacted.is_some() {
+        return vec![Content::Text(CLEARED.to_owned())];
+    }
+    let attached = result.attachments.iter().flatten();
+    let attached = attached.filter_map(|part| content(&part.kind, accepted));
+    std::iter::once(Content::Text(result.output.clone())).chain(attached).collect()
 }
 
 /// The result of a call: on the path, or in its part.

@@ -38,8 +38,6 @@ pub(crate) struct HostServices {
     pub(crate) projects: Projects,
     pub(crate) guidance: Guidance,
     pub(crate) delegation: Delegation,
-    /// The data folder, for plans of sessions outside any repository.
-    pub(crate) data: PathBuf,
 }
 
 /// The session of one call.
@@ -76,11 +74,11 @@ impl CallHost {
             Some(request @ Request { ask: Ask::Question { questions: asked }, .. })
                 if *asked == questions =>
             {
-                self.services.requests.ask_again(session, request, None, cancel).await
+                self.services.requests.ask_again(session, request, cancel).await
             }
             _ => {
-                let caller = self.call.caller();
-                self.services.requests.ask(session, Ask::Question { questions }, caller, None, cancel).await
+                let (caller, policy) = (self.call.caller(), &self.setting.policy);
+                self.services.requests.ask(session, Ask::Question { questions }, caller, policy, cancel).await
             }
         }
     }
@@ -156,8 +154,7 @@ impl Host for CallHost {
     }
 
     fn plan_file(&self) -> PathBuf {
-        let CallSurroundings { session, scope, .. } = &self.setting;
-        agents::plan_file(session, &scope.worktree, &self.services.data)
+        self.setting.plan.clone()
     }
 
     fn hand_over(&self, agent: &str, note: &str) -> BoxFuture<'_, Result<(), Failure>> {

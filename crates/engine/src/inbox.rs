@@ -5,7 +5,8 @@ mod waiting;
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
-use everturn_model::entry::User;
+use everturn_model::entry::{AnswerShape, User};
+use everturn_model::fault::Fault;
 use everturn_model::ids::Stamp;
 use everturn_model::inbox::{Delivery, InboxItem};
 use everturn_model::part::PartKind;
@@ -15,8 +16,9 @@ use everturn_store::Lease;
 use serde_json::{Value, json};
 
 use crate::Error;
-use crate::attachments::Attachments;
+use crate::attachments::{Attachments, ReadAttachments};
 use crate::bounds;
+use crate::bus::Signal;
 use crate::configurations::Configurations;
 use crate::drains::Drains;
 use crate::journal::Journal;
@@ -31,6 +33,9 @@ const DAY: i64 = 24 * 60 * 60 * 1000;
 
 /// How many parts a prompt has.
 pub(crate) const PART_LIMIT: usize = 10_000;
+
+/// How many attachments that do not reach the model are named to whoever looks on; the prompt names all of them.
+const MOST_NAMED: usize = 8;
 
 /// A part of a new prompt.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,6 +78,8 @@ pub struct Prompt {
     pub system: Option<String>,
     /// Tools switched on or off for this prompt.
     pub tools: Option<Map>,
+    /// The shape that the answer must have.
+    pub format: Option<AnswerShape>,
     /// Its parts.
     pub parts: Vec<PartInput>,
     /// When it is promoted.
@@ -93,12 +100,20 @@ impl Prompt {
             model: None,
             system: None,
             tools: None,
+            format: None,
             parts: vec![PartInput::new(PartKind::text(text))],
             delivery: Delivery::Steer,
             reply: true,
             resume: true,
         }
     }
+}
+
+/// A prompt as it would be stored.
+struct DraftedPrompt {
+    item: InboxItem,
+    /// What is attached and does not reach the model, in words for a person.
+    unread: Vec<String>,
 }
 
 /// Accepts prompts; clones share it.
@@ -129,7 +144,7 @@ impl PromptInbox {
         {
             tracing::warn!(session = %id, %error, "nobody was asked whether the project is trusted");
         }
-        let item = drafted?;
+        let DraftedPrompt { item, unread } = drafted?;
         if let Some(seen) = self.admitted(id, &item).await? {
             // Sent again it changes nothing, also not that somebody has stopped the session since. But what was to wait may
             // begin now.
@@ -148,14 +163,27 @@ impl PromptInbox {
             }
             Err(error) => return Err(error),
         }
+        self.report(id, unread).await;
         if item.resume {
             self.drains.wake(id);
         }
         Ok(item)
     }
 
+    /// Tells whoever looks on what does not reach the model, as OpenCode does. It is said in the prompt as well.
+    async fn report(&self, id: &SessionId, unread: Vec<String>) {
+        let Some(rest) = unread.len().checked_sub(1) else { return };
+        let mut said: Vec<String> = unread.into_iter().take(MOST_NAMED).collect();
+        if rest >= MOST_NAMED {
+            said.push(format!("So it is with {} more.", rest + 1 - MOST_NAMED));
+        }
+        if let Ok(session) = self.journal.session(id).await {
+            self.journal.signal(&session, Signal::Failed { error: Fault::internal(said.join("\n")) });
+        }
+    }
+
     /// The prompt as it is stored: everything that it leaves open is decided here, once.
-    async fn draft(&self, id: &SessionId, prompt: Prompt) -> Result<InboxItem, Error> {
+    async fn draft(&self, id: &SessionId, prompt: Prompt) -> Result<DraftedPrompt, Error> {
         bounds::check_prompt(&prompt)?;
         let session = self.journal.session(id).await?;
         let digest = digest(&prompt);
@@ -173,12 +201,12 @@ impl PromptInbox {
         };
         let given = prompt.id.map(|message| self.check_id(&session, message)).transpose()?;
         // This may take a while, and others may prompt meanwhile: ids are in the order of admission.
-        let attached = self.attachments.read(prompt.parts, &session).await;
+        let ReadAttachments { parts, unread } = self.attachments.read(prompt.parts, &session).await;
         let message = given.unwrap_or_else(|| self.journal.mint().entry(&session));
         let part = |part: PartInput| {
             Part::new(part.id.unwrap_or_else(|| self.journal.mint().part(&session)), part.kind)
         };
-        let parts: Vec<Part> = attached.into_iter().map(part).collect();
+        let parts: Vec<Part> = parts.into_iter().map(part).collect();
         let mut seen = HashSet::new();
         if let Some(twice) = parts.iter().find(|part| !seen.insert(&part.id)) {
             return Err(Error::Invalid(format!("two parts have the id {}", twice.id)));
@@ -188,10 +216,11 @@ impl PromptInbox {
             model: Some(model),
             system: prompt.system,
             tools: prompt.tools,
+            format: prompt.format,
             summary: None,
             digest: Some(digest),
         };
-        Ok(InboxItem {
+        let item = InboxItem {
             id: message,
             time: self.journal.mint().now(),
             delivery: prompt.delivery,
@@ -202,7 +231,8 @@ impl PromptInbox {
             resume: prompt.resume,
             place: None,
             revision: 0,
-        })
+        };
+        Ok(DraftedPrompt { item, unread })
     }
 
     /// A client's own message id, if it leaves room for later ones: clients sort by id.
@@ -265,10 +295,14 @@ impl PromptInbox {
 fn digest(prompt: &Prompt) -> String {
     let model = prompt.model.as_ref().map(|model| json!([model.provider, model.model, model.variant]));
     let parts: Vec<_> = prompt.parts.iter().map(|part| json!([part.id, part.kind])).collect();
-    let asked = json!({
+    let mut asked = json!({
         "version": 1, "agent": prompt.agent, "model": model, "system": prompt.system, "tools": prompt.tools,
         "parts": parts, "delivery": prompt.delivery, "reply": prompt.reply,
     });
+    // Only where there is one: a prompt that was admitted before there were any has the same digest still.
+    if let (Some(format), Some(asked)) = (&prompt.format, asked.as_object_mut()) {
+        asked.insert("format".to_owned(), json!([format.schema, format.retries]));
+    }
     let mut text = String::new();
     write_sorted(&asked, &mut text);
     blake3::hash(text.as_bytes()).to_hex().to_string()

@@ -34,14 +34,19 @@
 //! What a prompt goes through:
 //! - [`inbox`]: admission of prompts
 //! - `bounds`: how large what comes in may be
-//! - `attachments`: files and resources that come with a prompt
+//! - `attachments`: files, folders and resources that come with a prompt
+//! - `data_url`: addresses that hold what they lead to
 //! - [`drains`]: one drain for each session, wakes, interrupts
 //! - `worker`: what a drain does
+//! - `turn_places`: how many turns stream at once
 //! - `turn`: one provider turn, from promotion to its end, and what a restart does with one that was cut off
-//! - `context`: the system context of an epoch, and what changes in it
+//! - [`context`]: the system context of an epoch, and what changes in it
+//! - `steps`: how many steps an agent takes for one prompt
+//! - `structured`: answers in a shape that the prompt asks for
 //! - `history`: from the path to what a provider is given
 //! - `provider_call`: one call to a provider
 //! - `calls`: the tool calls of a turn
+//! - `guards`: what ends work that would go on for ever or cost too much
 //! - [`requests`]: permission requests, questions and their answers
 //! - `host`: what a tool may do to the session that called it
 //! - `delegation`: tasks that one session gives to another
@@ -53,6 +58,7 @@
 //! - [`sessions`]: create, list, rename, archive, trash, fork
 //! - [`trash`]: what is in the trash, taking it out, deleting it for good
 //! - `family`: a session and those that belong to it
+//! - [`sent_requests`]: what a model was sent, shown again
 //! - [`spending`]: what all sessions have used
 //! - [`reverts`]: undo and redo of messages and files
 //! - `recovery`: which sessions go on by themselves
@@ -67,7 +73,8 @@ mod calls;
 pub mod config;
 pub mod configurations;
 mod confinement;
-mod context;
+pub mod context;
+mod data_url;
 mod delegation;
 pub mod drains;
 pub mod engine;
@@ -75,6 +82,7 @@ mod error;
 mod family;
 mod feed_follower;
 mod file_views;
+mod guards;
 pub mod guidance;
 mod history;
 mod host;
@@ -93,13 +101,17 @@ mod provider_call;
 mod recovery;
 pub mod requests;
 pub mod reverts;
+pub mod sent_requests;
 pub mod sessions;
 mod snapshot_folders;
 pub mod spending;
+mod steps;
+mod structured;
 mod temporary;
 mod titles;
 pub mod trash;
 mod turn;
+mod turn_places;
 mod work_span;
 mod worker;
 pub mod world;

@@ -100,6 +100,19 @@ impl ModelFinder {
         self.reach(&self.find(wanted)?)
     }
 
+    /// The same, to write requests for it and not to ask it: no key is needed.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn writer(&self, wanted: &ModelRef, folder: &Path) -> Result<UsableModel, Error> {
+        if wanted.provider == SCRIPTED {
+            return scripted(wanted, folder);
+        }
+        let found = self.find(wanted)?;
+        let provider = found.writer(&self.keys)?;
+        Ok(usable(&found, provider))
+    }
+
     /// The model for small work in a session that uses `main` and works in `folder`.
     ///
     /// # Errors
@@ -159,13 +172,17 @@ impl ModelFinder {
 
     fn reach(&self, found: &FoundModel<'_>) -> Result<UsableModel, Error> {
         let provider = found.connect(&self.keys)?;
-        let takes = match &found.model {
-            Cow::Borrowed(model) => Some(model.abilities.input),
-            Cow::Owned(_) => None,
-        };
-        let (model, variant) = (found.model.clone().into_owned(), found.variant.clone());
-        Ok(UsableModel { reference: reference(found), model, variant, takes, provider })
+        Ok(usable(found, provider))
     }
+}
+
+fn usable(found: &FoundModel<'_>, provider: Arc<dyn Provider>) -> UsableModel {
+    let takes = match &found.model {
+        Cow::Borrowed(model) => Some(model.abilities.input),
+        Cow::Owned(_) => None,
+    };
+    let (model, variant) = (found.model.clone().into_owned(), found.variant.clone());
+    UsableModel { reference: reference(found), model, variant, takes, provider }
 }
 
 /// The model that a session has used so far. A script that came with a session from elsewhere is somebody else's code, and

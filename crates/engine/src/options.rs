@@ -5,18 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_llm::Keyring;
+use everturn_store::CommitHook;
 use everturn_tools::places::ProjectFiles;
 use everturn_tools::process::sandbox::SandboxMachine;
 use everturn_tools::{Registry, Secrets, ToolSettings};
 
 use crate::Config;
 use crate::configurations::Configurations;
+use crate::context::ContextRegistry;
 use crate::world::{System, World};
 
 /// How long a subagent may show no progress, unless told otherwise: three times as long as the longest command may
 /// take, so that nothing which still works is given up, and short enough that a session which waits for it is not lost
 /// for the day. A person who has not answered yet does not count.
 pub const PATIENCE: Duration = Duration::from_secs(30 * 60);
+
+/// How many turns of all sessions stream their answers at once, unless told otherwise. The others wait for a place.
+pub const TURNS: usize = 256;
 
 /// Folders that the server uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,6 +53,8 @@ pub struct Options {
     pub keys: Keyring<'static>,
     /// The tools.
     pub tools: Registry,
+    /// What the model is told of its surroundings. Whoever keeps a clone can register more.
+    pub context: ContextRegistry,
     /// Variables of the environment that MCP servers must not see.
     pub secrets: Secrets,
     /// The binary that can be a supervisor of MCP servers; see [`everturn_tools::process`].
@@ -60,8 +67,12 @@ pub struct Options {
     pub database: Option<String>,
     /// How long a subagent may show no progress before its task is given up. See [`PATIENCE`].
     pub patience: Duration,
+    /// How many turns stream their answers at once. See [`TURNS`].
+    pub turns: usize,
     /// True when nobody will listen to the bus: commits are then not shown to it.
     pub quiet: bool,
+    /// Called around commits: tests end the process there.
+    pub commit_hook: Option<CommitHook>,
 }
 
 impl std::fmt::Debug for Options {
@@ -87,13 +98,16 @@ impl Options {
             project_files: ProjectFiles::default(),
             keys: Keyring::new(&|_| None, Vec::new()),
             tools: Registry::builtin(&ToolSettings::default()),
+            context: ContextRegistry::default(),
             secrets: Secrets::default(),
             supervisor: None,
             sandbox: SandboxMachine::unused(),
             world: Arc::new(System),
             database: None,
             patience: PATIENCE,
+            turns: TURNS,
             quiet: false,
+            commit_hook: None,
         }
     }
 }

@@ -50,6 +50,10 @@ impl Recovery {
     /// Whether a session has only prompts that a stop holds. To find that out as its owner would take a lease and a reading
     /// of all of it, at each start, for as long as nobody goes on with it.
     async fn rests(&self, id: &SessionId) -> Result<bool, Error> {
-        Ok(self.store.session(id).await?.is_none_or(|session| session.held && !session.open))
+        Ok(self
+            .store
+            .session(id)
+            .await?
+            .is_none_or(|session| session.parked || (session.held && !session.open)))
     }
 }

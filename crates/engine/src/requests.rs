@@ -1,31 +1,28 @@
 //! Permission requests and questions: asked durably, answered by anybody, waited for by the call.
 //!
+//! - `approvals`: what people approve for good, and by which rules a call goes on that has waited
 //! - `trust`: requests for trust in a project, for which nothing waits
 //! - `waiting_calls`: the calls that wait for an answer
 
+mod approvals;
 pub(crate) mod trust;
 mod waiting_calls;
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
+use everturn_model::budget::BudgetPause;
 use everturn_model::permission::{Action, Policy, Rule};
 use everturn_model::request::{Ask, CallRef, Reply, Request};
 use everturn_model::{Event, PartId, RequestId, Session, SessionId};
 use everturn_store::Store;
-use everturn_tools::project::repository;
-use futures_util::future::join_all;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::Error;
-use crate::background::blocking;
 use crate::configurations::Configurations;
-use crate::confinement::decide_within;
 use crate::feed_follower::MissedUpdates;
 use crate::journal::Journal;
 use crate::lifecycle::Lifecycle;
+pub(crate) use approvals::kept_policy;
 use trust::TrustRequests;
 pub(crate) use waiting_calls::{RequestAnswer, WaitingCalls};
 
@@ -63,27 +60,42 @@ impl Requests {
         Ok(self.store.requests().await?)
     }
 
-    /// What people have approved for good where a session works: in that folder, not in every clone of the project.
-    pub(crate) async fn approvals(&self, session: &Session, worktree: &Path) -> Result<Vec<Rule>, Error> {
-        Ok(self.store.approvals(&session.project, &worktree.to_string_lossy()).await?)
-    }
-
     /// Asks the person and waits for the answer. The request is on disk before anybody sees it. `policy` is what the turn that
-    /// asks may do: an approval of something else releases the call by that.
+    /// asks may do: the call goes on by that after a restart, and an approval of something else releases it by that.
     pub(crate) async fn ask(
         &self,
         session: &Session,
         ask: Ask,
         call: CallRef,
-        policy: Option<Arc<Policy>>,
+        policy: &Policy,
         cancel: &CancellationToken,
     ) -> Result<RequestAnswer, Error> {
+        let mint = self.journal.mint();
         let id = match &ask {
-            Ask::Permission { .. } => self.journal.mint().request(),
-            Ask::Question { .. } => self.journal.mint().question(),
+            Ask::Permission { .. } => mint.request(),
+            Ask::Question { .. } => mint.question(),
         };
-        let request = Request { id, time: self.journal.mint().now(), ask, call: Some(call) };
-        let waiting = self.waiting.wait(&request, policy);
+        self.ask_as(session, Request::new(id, mint.now(), ask, Some(call)).under(policy), cancel).await
+    }
+
+    /// Asks whether work goes on that no call waits for, and waits for the answer.
+    pub(crate) async fn ask_between_turns(
+        &self,
+        session: &Session,
+        ask: Ask,
+        cancel: &CancellationToken,
+    ) -> Result<RequestAnswer, Error> {
+        let mint = self.journal.mint();
+        self.ask_as(session, Request::new(mint.request(), mint.now(), ask, None), cancel).await
+    }
+
+    async fn ask_as(
+        &self,
+        session: &Session,
+        request: Request,
+        cancel: &CancellationToken,
+    ) -> Result<RequestAnswer, Error> {
+        let waiting = self.waiting.wait(&request);
         let event = Event::RequestAsked { request: Box::new(request.clone()) };
         self.journal.append(&session.id, vec![event]).await?;
         self.answered(&session.id, &request, waiting, cancel).await
@@ -94,10 +106,9 @@ impl Requests {
         &self,
         session: &Session,
         request: &Request,
-        policy: Option<Arc<Policy>>,
         cancel: &CancellationToken,
     ) -> Result<RequestAnswer, Error> {
-        let waiting = self.waiting.wait(request, policy);
+        let waiting = self.waiting.wait(request);
         // The answer may have come before this process waited for it: then the call has it.
         if self.store.request(&request.id).await?.is_none() {
             return self.given_answer(&session.id, request).await;
@@ -152,6 +163,19 @@ impl Requests {
         ignore_gone(self.settle(session, &request.id, event).await)
     }
 
+    /// Takes back a request that nobody has to answer any more.
+    pub(crate) async fn take_back(&self, session: &SessionId, request: &Request) -> Result<(), Error> {
+        let event = Event::RequestAnswered {
+            id: request.id.clone(),
+            call: request.call.clone(),
+            reply: None,
+            message: None,
+            answers: None,
+            follows: None,
+        };
+        ignore_gone(self.settle(session, &request.id, event).await)
+    }
+
     /// Answers a permission request. `always` also releases what it now allows elsewhere in the folder; `reject` also
     /// rejects what else this session waits for.
     ///
@@ -166,17 +190,18 @@ impl Requests {
         let Ask::Permission { permission, always, .. } = &request.ask else {
             return Err(Error::NoRequest(id.clone()));
         };
-        if reply == Reply::Always {
+        // That is granted to the session, which the answer says, and to no other.
+        let is_granted_here = BudgetPause::of(&request).is_some();
+        if reply == Reply::Always && !is_granted_here {
             let rules = always.iter().map(|pattern| Rule::new(permission, pattern, Action::Allow)).collect();
-            let (folder, now) = (worktree(&row.directory).await?, self.journal.mint().now());
-            self.store.approve(&row.project, &folder.to_string_lossy(), rules, now).await?;
+            self.approve(&row, rules).await?;
         }
         match reply {
             Reply::Reject => self.reject(&session, &request, message).await,
             Reply::Once => self.settle(&session, id, permission_answer(&request, reply, message)).await,
             Reply::Always => {
                 self.settle(&session, id, permission_answer(&request, reply, message)).await?;
-                self.release(&row).await
+                if is_granted_here { Ok(()) } else { self.release(&row).await }
             }
         }
     }
@@ -283,63 +308,6 @@ impl Requests {
     async fn settle(&self, session: &SessionId, id: &RequestId, event: Event) -> Result<(), Error> {
         settle(&self.journal, session, id, vec![event]).await
     }
-
-    /// Answers requests for permission, all at once, so that the store can commit the answers together.
-    async fn settle_all(&self, waiting: &[(SessionId, Request)], reply: Reply) -> Result<(), Error> {
-        let settled = waiting.iter().map(|(session, request)| {
-            self.settle(session, &request.id, permission_answer(request, reply, None))
-        });
-        join_all(settled).await.into_iter().try_for_each(ignore_gone)
-    }
-
-    /// Answers what a new approval allows now.
-    async fn release(&self, approved_in: &Session) -> Result<(), Error> {
-        let folder = worktree(&approved_in.directory).await?;
-        let saved = self.approvals(approved_in, &folder).await?;
-        let mut allowed = Vec::new();
-        for (id, request) in self.waiting().await? {
-            // No rule decides about trust in a project.
-            let Ask::Permission { permission, patterns, .. } = &request.ask else { continue };
-            if request.trust_digest().is_some() {
-                continue;
-            }
-            let session = match self.journal.session(&id).await {
-                Err(Error::NoSession(_)) => continue,
-                session => session?,
-            };
-            if session.project != approved_in.project || worktree(&session.directory).await? != folder {
-                continue;
-            }
-            let now = self.policy_now(&session, &request).await?;
-            let asked_under = self.waiting.policy_of(&request.id);
-            let turns = asked_under.as_deref().unwrap_or(&now);
-            // What has been forbidden since then stays forbidden.
-            if decide_within(turns, &saved, permission, patterns) == Action::Allow
-                && decide_within(&now, &saved, permission, patterns) != Action::Deny
-            {
-                allowed.push((id, request));
-            }
-        }
-        self.settle_all(&allowed, Reply::Always).await
-    }
-
-    /// What the agent of the turn that asked may do by now, whatever the session has been switched to since.
-    async fn policy_now(&self, session: &Session, request: &Request) -> Result<Policy, Error> {
-        let config = self.configurations.at(Path::new(&session.directory)).await;
-        let turn = match &request.call {
-            Some(call) => self.store.node(&session.id, &call.entry).await?,
-            None => None,
-        };
-        let agent = turn.and_then(|node| node.entry.body.assistant()?.agent.clone());
-        let agents = config.agents();
-        Ok(agent.map_or_else(|| agents.policy(session), |name| agents.policy_of(&name, session)))
-    }
-}
-
-/// The folder that approvals hold in: the root of the repository, or else the folder itself.
-async fn worktree(directory: &str) -> Result<PathBuf, Error> {
-    let directory = PathBuf::from(directory);
-    blocking(move || repository(&directory).map_or(directory, |found| found.root)).await
 }
 
 /// Records an answer. The call that waits for it, here or in another process, is given it by the feed.

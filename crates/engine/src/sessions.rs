@@ -1,6 +1,7 @@
 //! Sessions as a whole: create, read, rename, archive, trash, fork.
 
 mod conversation;
+mod moves;
 
 use std::mem::discriminant;
 
@@ -97,18 +98,26 @@ impl Sessions {
         Ok(self.store.streaming_parts().await?)
     }
 
-    /// Makes a session in a place.
+    /// Makes a session in a place. If there is one of the id that the caller chose, that is the answer, whatever else was
+    /// asked for: it was made by this call, tried before, or by one at the same moment.
     ///
     /// # Errors
-    /// When the id is taken or the store refuses.
+    /// When a session of this id is in the trash or was deleted, or the store refuses.
     pub async fn create(&self, location: &Location, new: NewSession) -> Result<Session, Error> {
         bounds::check_new_session(&new)?;
         let id = new.id.clone().unwrap_or_else(|| self.journal.mint().session());
         let session = self.blank(location, id, new);
         let id = session.id.clone();
         let event = Event::SessionCreated { session: Box::new(session) };
-        let appended = self.journal.append(&id, vec![event]).await?;
-        Ok((*appended.session).clone())
+        match self.journal.append(&id, vec![event]).await {
+            Ok(appended) => Ok((*appended.session).clone()),
+            Err(Error::Store(everturn_store::Error::Exists(_))) => match self.get(&id).await {
+                Err(Error::NoSession(id)) => Err(Error::Conflict(id.to_string())),
+                found => found,
+            },
+            Err(Error::Store(everturn_store::Error::Purged(id))) => Err(Error::Conflict(id.to_string())),
+            Err(error) => Err(error),
+        }
     }
 
     fn blank(&self, location: &Location, id: SessionId, new: NewSession) -> Session {

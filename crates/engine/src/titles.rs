@@ -106,15 +106,18 @@ impl Titles {
             messages: vec![Message::User(vec![Content::Text(prompt)])],
             ..ModelRequest::default()
         };
-        let mut stream = ProviderCall::new(&session.id, chosen, request);
+        let mut stream = ProviderCall::new(&session.id, chosen, &chosen.provider.prepare(request));
         let mut title = String::new();
-        let mut used = None;
+        let (mut used, mut failure) = (None, None);
         while let Some(delta) = stream.next().await {
             match delta {
                 Ok(Delta::TextDelta { text, .. }) => title.push_str(&text),
                 Ok(Delta::StepFinish { usage, .. }) => used = Some(usage),
                 Ok(_) => {}
-                Err(error) => return Err(Error::Invalid(error.to_string())),
+                Err(error) => {
+                    failure = Some(Error::Invalid(error.to_string()));
+                    break;
+                }
             }
         }
         let mut events = Vec::new();
@@ -127,9 +130,18 @@ impl Titles {
                 cache: Cache { read: usage.cache_read, write: usage.cache_write },
             };
             let cost = chosen.pricing().cost(&tokens);
-            events.push(Event::UsageRecorded { source: "title".to_owned(), tokens, cost });
+            events.push(Event::UsageRecorded {
+                source: "title".to_owned(),
+                tokens,
+                cost,
+                model: Some(chosen.reference.clone()),
+                failed: false,
+            });
         }
-        if let Some(title) = clean(&title) {
+        // What was counted is billed, whatever came of it.
+        if failure.is_none()
+            && let Some(title) = clean(&title)
+        {
             let now = self.journal.session(&session.id).await?;
             let (entry, parent) = (self.journal.mint().entry(&now), now.leaf.clone());
             let replaces = Some(session.title.clone());
@@ -138,7 +150,7 @@ impl Titles {
         if !events.is_empty() {
             self.journal.append(&session.id, events).await?;
         }
-        Ok(())
+        failure.map_or(Ok(()), Err)
     }
 }
 

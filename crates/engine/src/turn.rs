@@ -4,35 +4,48 @@
 //! Everything that must survive is in the log before it has an effect: a prompt is promoted before the model sees it,
 //! a call is recorded before its tool starts, a result before the model hears of it.
 
+mod accounting;
 mod close;
+mod cut;
+mod cut_turn;
 mod edits;
 mod fault;
 mod files;
+pub(crate) mod frame;
 mod intake;
 mod leftovers;
 mod opening;
+mod parking;
+mod place;
+mod remains;
 mod request;
 mod results;
+mod retry;
 mod stream;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use everturn_llm::ModelRequest;
+use everturn_llm::PreparedRequest;
+use everturn_model::event::StepRemains;
 use everturn_model::permission::Policy;
 use everturn_model::session::ModelRef;
 use everturn_model::{EntryId, Event, Record, Session, Tree, fold, path};
 use everturn_store::{Lease, Store};
-use everturn_tools::{Scope, Snapshots};
+use everturn_tools::{Scope, Snapshots, ToolOffer};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use crate::agents;
 use crate::bus::Signal;
 use crate::calls::{CallSurroundings, ToolCalls};
 use crate::configurations::Configurations;
 use crate::confinement::Confinement;
+use crate::context::ContextRegistry;
 use crate::drains::Drains;
 use crate::file_views::FileViews;
+use crate::guards::BudgetGuard;
 use crate::guidance::Guidance;
 use crate::journal::Journal;
 use crate::lifecycle::Lifecycle;
@@ -41,12 +54,17 @@ use crate::models::{Models, UsableModel};
 use crate::projects::{Location, Projects};
 use crate::snapshot_folders::SnapshotFolders;
 use crate::titles::Titles;
+use crate::turn_places::TurnPlaces;
 use crate::work_span::{WorkOutcome, WorkSpan};
 use crate::worker::NextWork;
-use crate::{Config, Error};
+use crate::{Config, Error, steps, structured};
 pub(crate) use files::diffs;
+use frame::RequestPlan;
 pub(crate) use leftovers::ClosedLeftovers;
 use opening::TurnOpening;
+
+/// How long a prompt waits for tools before it is shown without them.
+const PROMPTLY: Duration = Duration::from_millis(100);
 
 /// How a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +79,7 @@ pub(crate) enum TurnEnd {
     Failed,
     /// The process is ending; the next one goes on.
     Closing,
-    /// It has not begun: what it would have promoted was changed or taken back meanwhile.
+    /// It has not begun: what it would have promoted was changed or taken back meanwhile, or a person was asked first.
     Stale,
 }
 
@@ -90,9 +108,12 @@ pub(crate) struct TurnServices {
     pub(crate) snapshots: SnapshotFolders,
     pub(crate) configurations: Configurations,
     pub(crate) guidance: Guidance,
+    pub(crate) context: ContextRegistry,
     pub(crate) models: Models,
+    pub(crate) places: TurnPlaces,
     pub(crate) mcp: McpServers,
     pub(crate) calls: ToolCalls,
+    pub(crate) budgets: BudgetGuard,
     pub(crate) views: FileViews,
     pub(crate) titles: Titles,
     pub(crate) confinement: Confinement,
@@ -124,11 +145,15 @@ impl ProviderTurns {
     /// Runs one turn to its end; the tree comes back as it is then, with the model that answered or would go on.
     pub(crate) async fn run(
         &self,
-        tree: Tree,
+        mut tree: Tree,
         work: NextWork,
         lease: &Lease,
         cancel: &CancellationToken,
     ) -> Result<(TurnEnd, Tree, Option<ModelRef>), Error> {
+        if self.services.budgets.ask(&mut tree, &work, cancel).await? {
+            let closing = self.services.lifecycle.is_closing();
+            return Ok((if closing { TurnEnd::Closing } else { TurnEnd::Stale }, tree, work.model));
+        }
         let mut span = WorkSpan::turn(&tree.session.id);
         let mut turn = Turn::new(&self.services, lease, cancel, tree, work);
         let end = turn.run().instrument(span.span()).await;
@@ -146,6 +171,8 @@ struct Turn<'r> {
     lost: CancellationToken,
     tree: Tree,
     work: NextWork,
+    /// What is recorded with whatever is recorded next.
+    pending: Vec<Event>,
 }
 
 /// What a turn needs from its surroundings once it knows its model.
@@ -153,8 +180,12 @@ struct TurnSetup {
     setting: CallSurroundings,
     chosen: UsableModel,
     assistant: EntryId,
-    request: ModelRequest,
+    request: PreparedRequest,
     snapshots: Option<Arc<Snapshots>>,
+    /// Whether the answer must have the shape that the prompt asks for.
+    shaped: bool,
+    /// Whether no step comes after this one.
+    last: bool,
 }
 
 impl<'r> Turn<'r> {
@@ -166,17 +197,29 @@ impl<'r> Turn<'r> {
         work: NextWork,
     ) -> Self {
         let lost = services.drains.lost(&lease.session);
-        Self { services, lease, cancel, lost, tree, work }
+        Self { services, lease, cancel, lost, tree, work, pending: Vec::new() }
     }
 
     /// Appends events as the owner of the session and folds them into the turn's own tree.
     async fn commit(&mut self, events: Vec<Event>) -> Result<(), Error> {
-        let (appended, records) = self.services.journal.record_owned(self.lease, events).await?;
+        let mut all = std::mem::take(&mut self.pending);
+        all.extend(events);
+        let (appended, records) = self.services.journal.record_owned(self.lease, all).await?;
         for record in &records {
             follow(&mut self.tree, record)?;
         }
         self.tree.session = (*appended.session).clone();
         Ok(())
+    }
+
+    /// Has an event recorded with the next ones: it is worth keeping and worth no commit of its own.
+    fn record_later(&mut self, event: Event) {
+        self.pending.push(event);
+    }
+
+    /// Records what waits to be recorded with something else, if anything does.
+    async fn record_waiting(&mut self) -> Result<(), Error> {
+        if self.pending.is_empty() { Ok(()) } else { self.commit(Vec::new()).await }
     }
 
     /// Records the opening; false when somebody changed meanwhile what it would promote.
@@ -194,6 +237,11 @@ impl<'r> Turn<'r> {
         &self.tree.session
     }
 
+    /// The file of the session's plan.
+    fn plan(&self, location: &Location) -> PathBuf {
+        agents::plan_file(self.session(), location, &self.services.data)
+    }
+
     /// Sends a signal of the moment, as long as this process has the session.
     fn signal(&self, signal: Signal) {
         self.services.journal.signal_unless(&self.lost, self.session(), signal);
@@ -205,20 +253,29 @@ impl<'r> Turn<'r> {
         let config = self.services.configurations.at(&location.directory).await;
         let agent = self.agent(config.agents());
         let policy = config.agents().policy_of(&agent.name, self.session());
-        let sources = self.observe(&location, &config, policy.clone()).await?;
+        let plan = self.plan(&location);
+        let sources = self.observe(&location, &config, &agent, &plan, policy.clone()).await?;
         let mut opening = TurnOpening::at(&self.tree, self.services.journal.mint());
-        self.open(&mut opening, &sources)?;
+        // A step that waited to be tried again when its process ended goes on as it began.
+        let waiting = retry::waiting_step(&self.tree).map(|retry| retry.entry.clone());
+        let told = waiting.is_some() || self.open(&mut opening, &sources)?;
         if !self.session().open && !self.wants_answer() {
             if !self.begin(opening).await? {
                 return Ok(TurnEnd::Stale);
             }
             return Ok(TurnEnd::Continue);
         }
-        self.update(&mut opening, &sources);
+        if !told {
+            self.update(&mut opening, &sources);
+        }
         let wanted = self.selected_model();
         let chosen = match self.services.models.of(&config).choose(wanted.as_ref(), &location.directory) {
             Ok(chosen) => chosen,
             Err(error) => {
+                if let Some(step) = waiting {
+                    let fault = self.refusal(&error);
+                    return self.give_up(&step, fault, Vec::new(), StepRemains::default()).await;
+                }
                 if !self.begin(opening).await? {
                     return Ok(TurnEnd::Stale);
                 }
@@ -228,33 +285,70 @@ impl<'r> Turn<'r> {
         self.work.model = Some(chosen.reference.clone());
         let snapshots = self.services.snapshots.of(&config, &location);
         let before = files::capture(snapshots.clone());
+        let (services, cancel) = (self.services, self.cancel);
+        let registry = {
+            let registry = services.mcp.registry(&config, &location, cancel);
+            tokio::pin!(registry);
+            match tokio::time::timeout(PROMPTLY, &mut registry).await {
+                Ok(registry) => registry,
+                Err(_) if waiting.is_some() => registry.await,
+                Err(_) => {
+                    // The person sees their prompt at once, however long the servers take.
+                    let mint = services.journal.mint();
+                    let begun = std::mem::replace(&mut opening, TurnOpening::at(&self.tree, mint));
+                    if !self.begin(begun).await? {
+                        return Ok(TurnEnd::Stale);
+                    }
+                    opening = TurnOpening::at(&self.tree, mint);
+                    registry.await
+                }
+            }
+        };
+        let (offer, frame, request, shaped, last) = {
+            let mut path = opening.path(&self.tree);
+            path.retain(|node| Some(&node.entry.id) != waiting.as_ref());
+            let last = steps::is_last(&path, agent.steps);
+            let offer = self.offer(&config.tools_over(&registry), &chosen, &policy, &path, last);
+            let shaped = structured::wanted(&path).is_some();
+            let plan = RequestPlan { agent: &agent, chosen: &chosen, offer: &offer, shaped, last };
+            let frame = plan.frame();
+            let request = frame::request(&frame, &self.session().id, &path, chosen.setting().options);
+            // None can be called, whatever the model tries.
+            let offer = if last && !shaped { ToolOffer::default() } else { offer };
+            (offer, frame, chosen.provider.prepare(request), shaped, last)
+        };
 
-        let assistant = opening.start_step(&location, &agent, &chosen);
-        if !opening.summarize_promoted() {
-            opening.push(self.services.summarize(&self.tree).await?);
-        }
-        if !self.begin(opening).await? {
-            return Ok(TurnEnd::Stale);
-        }
+        let assistant = match waiting {
+            Some(assistant) => assistant,
+            None => {
+                let assistant = opening.start_step(&location, frame, request.body());
+                if !opening.summarize_promoted() {
+                    opening.push(self.services.summarize(&self.tree).await?);
+                }
+                if !self.begin(opening).await? {
+                    return Ok(TurnEnd::Stale);
+                }
+                assistant
+            }
+        };
         self.services.drains.begin_answer(&self.session().id, &assistant);
         self.services.titles.name_later(&config, self.session(), &self.tree);
 
         let path = path::to(&self.tree, self.session().leaf.as_ref());
         self.services.views.recall(&self.session().id, &path);
-        let registry = self.services.mcp.registry(&config, &location, self.cancel).await;
-        let offer = self.offer(&config.tools_over(&registry), &chosen, &policy);
-        let request = self.request(&chosen, &agent, &offer, &location);
         let setting = CallSurroundings {
             session: Arc::new(self.session().clone()),
             scope: Arc::new(self.services.scope(&location, &config, &policy, self.session()).await),
             offer: Arc::new(offer),
             policy: Arc::new(policy),
+            plan,
             config,
             lease: self.lease.clone(),
             lost: self.lost.clone(),
             cancel: self.cancel.child_token(),
         };
-        self.converse(TurnSetup { setting, chosen, assistant, request, snapshots }, before).await
+        self.converse(TurnSetup { setting, chosen, assistant, request, snapshots, shaped, last }, before)
+            .await
     }
 }
 

@@ -17,7 +17,7 @@ mod tests;
 
 use crate::endpoint::OutgoingCall;
 use crate::protocol::{self, ProtocolServer, WireProtocol};
-use crate::{Endpoint, EventStream, ModelRequest, Provider};
+use crate::{Endpoint, EventStream, ModelRequest, PreparedRequest, Provider};
 use decode::Decoder;
 
 /// The key under which this protocol keeps its own data in `metadata`.
@@ -41,8 +41,12 @@ impl Anthropic {
 }
 
 impl Provider for Anthropic {
-    fn stream(&self, request: ModelRequest) -> EventStream {
-        self.0.stream(request)
+    fn prepare(&self, request: ModelRequest) -> PreparedRequest {
+        self.0.prepare(request)
+    }
+
+    fn send(&self, prepared: &PreparedRequest) -> EventStream {
+        self.0.send(prepared)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::Secret;
 use crate::http::HttpPost;
 use crate::secret::Redactor;
+use crate::{PreparedRequest, Secret};
 
 /// The longest silence allowed unless configured otherwise: slow reasoning models think for minutes.
 pub const DEFAULT_INACTIVITY: Duration = Duration::from_secs(300);
@@ -43,15 +43,15 @@ impl Endpoint {
         self
     }
 
-    /// A request to this server. `extra` headers win over all others.
-    pub(crate) fn post(&self, call: OutgoingCall, extra: &[(String, String)]) -> HttpPost {
+    /// A request to this server. Headers of the request itself win over all others.
+    pub(crate) fn post(&self, prepared: &PreparedRequest) -> HttpPost {
         let mut headers = vec![
             ("content-type".to_owned(), "application/json".to_owned()),
             ("accept".to_owned(), "text/event-stream".to_owned()),
         ];
-        headers.extend(call.headers.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        headers.extend(prepared.headers.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         headers.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.reveal().to_owned())));
-        headers.extend(extra.iter().cloned());
+        headers.extend(prepared.request.headers.iter().cloned());
         let mut redactor = Redactor::default();
         for (name, value) in &headers {
             redactor.hide_header(name, value);
@@ -63,8 +63,8 @@ impl Endpoint {
         for (_, value) in self.headers.iter().filter(|(name, _)| !is_harmless(name)) {
             redactor.hide(value.reveal());
         }
-        let body = call.body.to_string().into_bytes();
-        HttpPost { url: self.url(&call.path), headers, body, inactivity: self.inactivity, redactor }
+        let body = prepared.body().clone();
+        HttpPost { url: self.url(&prepared.path), headers, body, inactivity: self.inactivity, redactor }
     }
 
     fn url(&self, path: &str) -> String {

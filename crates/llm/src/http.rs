@@ -37,7 +37,7 @@ pub(crate) struct HttpPost {
     /// Headers; a later one of the same name wins.
     pub(crate) headers: Vec<(String, String)>,
     /// The JSON body.
-    pub(crate) body: Vec<u8>,
+    pub(crate) body: Bytes,
     /// The longest silence allowed, before and within the answer.
     pub(crate) inactivity: Duration,
     /// What must not appear in errors.

@@ -72,7 +72,7 @@ pub use gemini::Gemini;
 pub use history::repair;
 pub use openai_chat::OpenAiChat;
 pub use openai_responses::OpenAiResponses;
-pub use provider::Provider;
+pub use provider::{PreparedRequest, Provider};
 pub use replay::replay;
 pub use request::{
     AnswerFormat, AnswerOrigin, Block, Content, Effort, Message, ModelRequest, Reasoning, ToolChoice,

@@ -15,7 +15,7 @@ mod tests;
 
 use crate::endpoint::OutgoingCall;
 use crate::protocol::{self, ProtocolServer, WireProtocol};
-use crate::{Endpoint, EventStream, ModelRequest, Provider};
+use crate::{Endpoint, EventStream, ModelRequest, PreparedRequest, Provider};
 use decode::Decoder;
 use server::ServerDemands;
 
@@ -46,8 +46,12 @@ impl OpenAiChat {
 }
 
 impl Provider for OpenAiChat {
-    fn stream(&self, request: ModelRequest) -> EventStream {
-        self.0.stream(request)
+    fn prepare(&self, request: ModelRequest) -> PreparedRequest {
+        self.0.prepare(request)
+    }
+
+    fn send(&self, prepared: &PreparedRequest) -> EventStream {
+        self.0.send(prepared)
     }
 }
 

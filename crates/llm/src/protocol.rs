@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::fmt::Debug;
 
+use bytes::Bytes;
 use everturn_sse::SseFrame;
 use serde_json::Value;
 
 use crate::endpoint::OutgoingCall;
 use crate::exchange::Exchange;
 use crate::tool_name::ToolNames;
-use crate::{Endpoint, EventStream, ModelRequest, Provider, StreamEvent};
+use crate::{Endpoint, EventStream, ModelRequest, PreparedRequest, Provider, StreamEvent};
 
 pub(crate) mod text;
 #[cfg(test)]
@@ -76,12 +77,23 @@ pub(crate) struct ProtocolServer<P> {
 }
 
 impl<P: WireProtocol> Provider for ProtocolServer<P> {
-    fn stream(&self, request: ModelRequest) -> EventStream {
+    fn prepare(&self, request: ModelRequest) -> PreparedRequest {
         let names = ToolNames::of(&request);
-        let request = request.repaired();
-        let call = self.protocol.call(&self.endpoint, &request);
-        let post = self.endpoint.post(call, &request.headers);
-        names.read(Exchange::new(post, self.protocol.decoder()).into_stream())
+        let mut request = request.repaired();
+        let OutgoingCall { path, headers, body } = self.protocol.call(&self.endpoint, &request);
+        // It has become the body.
+        request.messages = Vec::new();
+        PreparedRequest {
+            path,
+            headers,
+            names,
+            ..PreparedRequest::new(request, Bytes::from(body.to_string().into_bytes()))
+        }
+    }
+
+    fn send(&self, prepared: &PreparedRequest) -> EventStream {
+        let post = self.endpoint.post(prepared);
+        prepared.names.clone().read(Exchange::new(post, self.protocol.decoder()).into_stream())
     }
 }
 

@@ -28,6 +28,8 @@ pub struct ModelRequest {
     pub max_output: Option<u64>,
     /// The sampling temperature.
     pub temperature: Option<f64>,
+    /// The share of likely words that are considered.
+    pub top_p: Option<f64>,
     /// How much the model thinks before it answers.
     pub reasoning: Reasoning,
     /// The shape that the answer must have.
@@ -63,6 +65,7 @@ impl fmt::Debug for ModelRequest {
             .field("tool_choice", &self.tool_choice)
             .field("max_output", &self.max_output)
             .field("temperature", &self.temperature)
+            .field("top_p", &self.top_p)
             .field("reasoning", &self.reasoning)
             .field("format", &self.format)
             .field("headers", &headers)
@@ -105,6 +108,30 @@ pub enum Effort {
     High,
     /// As much as it can.
     Max,
+}
+
+impl Effort {
+    /// All of them, from the least to the most.
+    pub const ALL: [Self; 6] = [Self::None, Self::Minimal, Self::Low, Self::Medium, Self::High, Self::Max];
+
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Minimal => "minimal",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Max => "max",
+        }
+    }
+
+    /// The effort that a word means.
+    #[must_use]
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|effort| effort.as_str() == word)
+    }
 }
 
 /// The shape that an answer must have.

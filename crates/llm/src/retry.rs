@@ -1,7 +1,8 @@
 //! When to ask again, as data: the caller sleeps, counts and draws the random number.
 //!
 //! Without advice from the provider the pause doubles from two seconds up to half a minute. Advice in the
-//! answer's headers wins over both, since the provider knows when its window opens.
+//! answer's headers wins over both, since the provider knows when its window opens. A pause that is longer than anybody
+//! would sit in front of is none: then whoever asked is told when to come back.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ pub struct RetryPolicy {
     pub jitter: f64,
     /// The longest pause when the provider gave no advice.
     pub cap: Duration,
-    /// The longest pause a provider may ask for.
+    /// The longest pause that is made because a provider asks for it; one that asks for more is not asked again.
     pub advice_cap: Duration,
     /// How many tries there are, the first one included.
     pub tries: u32,
@@ -31,7 +32,7 @@ impl Default for RetryPolicy {
             factor: 2,
             jitter: 0.25,
             cap: Duration::from_secs(30),
-            advice_cap: Duration::from_millis(i32::MAX.unsigned_abs() as u64),
+            advice_cap: Duration::from_secs(3_600),
             tries: 5,
         }
     }
@@ -45,10 +46,10 @@ impl RetryPolicy {
         if failed >= self.tries || !error.retryable() {
             return None;
         }
-        Some(match error.retry_after() {
-            Some(advice) => advice.min(self.advice_cap),
-            None => self.backoff(failed, chance),
-        })
+        match error.retry_after() {
+            Some(advice) => (advice <= self.advice_cap).then_some(advice),
+            None => Some(self.backoff(failed, chance)),
+        }
     }
 
     fn backoff(&self, failed: u32, chance: f64) -> Duration {
@@ -87,7 +88,8 @@ mod tests {
         let policy = RetryPolicy::default();
         let advised = |seconds| policy.delay(1, &rate_limit(Some(Duration::from_secs(seconds))), 1.0);
         assert_eq!(advised(90), Some(Duration::from_secs(90)));
-        assert_eq!(advised(u64::MAX), Some(policy.advice_cap));
+        assert_eq!(advised(3_600), Some(policy.advice_cap));
+        assert_eq!(advised(3_601), None, "nobody waits for that");
     }
 
     #[test]

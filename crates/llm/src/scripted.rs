@@ -13,7 +13,10 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{Content, EventStream, Message, ModelRequest, Provider};
+use bytes::Bytes;
+use serde_json::json;
+
+use crate::{Content, EventStream, Message, ModelRequest, PreparedRequest, Provider};
 use play::ScriptPlayback;
 pub use script::{Script, ScriptError};
 use script::{ScriptStep, ScriptText};
@@ -75,13 +78,23 @@ impl Scripted {
 }
 
 impl Provider for Scripted {
-    fn stream(&self, request: ModelRequest) -> EventStream {
+    fn prepare(&self, request: ModelRequest) -> PreparedRequest {
         let request = request.repaired();
+        // Nobody is sent anything; this is for those who want to see what would be.
+        let messages: Vec<String> = request.messages.iter().map(|message| format!("{message:?}")).collect();
+        let tools: Vec<&str> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
+        let body =
+            json!({"model": request.model, "system": request.system, "messages": messages, "tools": tools});
+        PreparedRequest::new(request, Bytes::from(body.to_string().into_bytes()))
+    }
+
+    fn send(&self, prepared: &PreparedRequest) -> EventStream {
+        let request = prepared.request.as_ref();
         let (step, pace) = match &self.source {
-            ScriptSource::Demo => (demo::step(&request, turns_since_prompt(&request.messages)), DEMO_PACE),
-            ScriptSource::Script(script) => (step(script, &request), script.pace),
+            ScriptSource::Demo => (demo::step(request, turns_since_prompt(&request.messages)), DEMO_PACE),
+            ScriptSource::Script(script) => (step(script, request), script.pace),
         };
-        ScriptPlayback::new(step, pace, &request, self.count(&request)).into_stream()
+        ScriptPlayback::new(step, pace, request, self.count(request)).into_stream()
     }
 }
 

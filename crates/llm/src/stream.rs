@@ -1,6 +1,6 @@
 //! What a model call yields: typed events, the reason it ended and what it cost.
 //!
-//! Order within a stream: `Start`, then blocks, then `StepFinish`, then `Finish`. Text and reasoning blocks are
+//! Order within a stream: `Start`, then blocks, then `StepFinish`, then `Finish`. `Usage` may come anywhere between. Text and reasoning blocks are
 //! opened, filled and closed; a tool call is `ToolInputStart`, deltas, `ToolInputEnd` and then either `ToolCall` or
 //! `ToolCallMalformed` with the same id. A tool that the provider runs itself is a `HostedCall` and, unless the
 //! answer pauses for it, a `HostedResult`; nobody else has to do anything about them. A stream that fails ends in
@@ -21,6 +21,9 @@ pub type EventStream = Pin<Box<dyn Stream<Item = Result<StreamEvent, Error>> + S
 pub enum StreamEvent {
     /// The provider accepted the request.
     Start,
+    /// What the provider has counted so far: it counts even if the answer never gets to its end. Each replaces the one
+    /// before, and `StepFinish` replaces them all.
+    Usage(Usage),
     /// A reasoning block opens.
     ReasoningStart {
         /// Names the block within this stream.
@@ -144,6 +147,8 @@ pub enum StreamEvent {
 pub enum FinishReason {
     /// It had nothing more to say.
     Stop,
+    /// It made a pause in its own work, and goes on when it is given back what it has said.
+    Paused,
     /// The output limit was reached.
     Length,
     /// It waits for tool results.
@@ -161,6 +166,7 @@ impl FinishReason {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Stop => "stop",
+            Self::Paused => "paused",
             Self::Length => "length",
             Self::ToolCalls => "tool-calls",
             Self::ContentFilter => "content-filter",

@@ -114,6 +114,10 @@ fn refer(node: &mut Node, names: &HashMap<String, EntryId>) {
     if let Body::Label { target, .. } = &mut entry.body {
         *target = target.take().and_then(copy_of);
     }
+    if let Some(assistant) = entry.body.assistant_mut() {
+        // The surroundings are in the log of the original.
+        assistant.sent = None;
+    }
     if let Some(assistant) = entry.body.assistant_mut()
         && let Some(answers) = &mut assistant.answers
         && let Some(new) = names.get(answers.as_str())

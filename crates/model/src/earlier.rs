@@ -381,7 +381,12 @@ mod tests {
 
     #[test]
     fn names_of_earlier_versions_are_known() {
-        let event = Event::StepFailed { entry: "msg_1".into(), error: Fault::internal("x"), resumes: false };
+        let event = Event::StepFailed {
+            entry: "msg_1".into(),
+            error: Fault::internal("x"),
+            resumes: false,
+            remains: Box::default(),
+        };
         assert_eq!(event.stored_name(), "step.failed.2");
         let known = ["step.failed.1", "step.failed.2"];
         let unknown = ["step.failed.3", "step.failed.0", "step.failed", "step.ended.1", "step.failed.01"];

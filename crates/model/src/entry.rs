@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use crate::fault::Fault;
 use crate::finish::{Finish, Trigger};
-use crate::session::{FileDiff, ModelRef};
+use crate::frame::RequestDigests;
+use crate::session::{FileDiff, ModelRef, Spent};
 use crate::tool::ToolResult;
 use crate::{EntryId, Extra, Map, Millis, Money, Tokens, earlier};
 
@@ -90,12 +91,24 @@ pub struct User {
     /// Tools switched on or off for this prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Map>,
+    /// The shape that the answer must have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<AnswerShape>,
     /// What the turn changed, filled in afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<UserSummary>,
     /// A digest of what the client asked for: it tells the same prompt, sent again, from another one under the same id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
+}
+
+/// The shape that an answer must have.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AnswerShape {
+    /// Its JSON schema.
+    pub schema: Value,
+    /// How often an answer that does not have it is tried again.
+    pub retries: u64,
 }
 
 /// What came of a prompt.
@@ -133,6 +146,9 @@ pub struct Assistant {
     /// The root of the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<String>,
+    /// Which turn of the session it is, counted from one. Those of earlier versions and of other programs do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<u64>,
     /// When the turn was closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed: Option<Millis>,
@@ -148,6 +164,12 @@ pub struct Assistant {
     /// What that cost.
     #[serde(default)]
     pub cost: Money,
+    /// True when the provider did not say all of what it used.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
+    /// What the provider has said of an answer that is not complete. It counts when the turn closes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported: Option<Spent>,
     /// The files before the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_start: Option<String>,
@@ -157,6 +179,12 @@ pub struct Assistant {
     /// The files it changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<Vec<String>>,
+    /// The answer in the shape that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured: Option<Value>,
+    /// By what the request that it answers is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<RequestDigests>,
 }
 
 /// A command that the person ran.
@@ -293,6 +321,9 @@ pub enum Body {
         baseline: String,
         /// The Context Snapshot.
         snapshot: Value,
+        /// The folder that it is about. Logs of earlier versions do not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        directory: Option<String>,
     },
     /// The session's name; the last in the log wins.
     Title {

@@ -12,10 +12,11 @@ use crate::earlier;
 use crate::entry::{Entry, UserSummary};
 use crate::fault::Fault;
 use crate::finish::Finish;
+use crate::frame::RequestFrame;
 use crate::inbox::{Delivery, InboxItem};
 use crate::permission::Rule;
 use crate::request::{CallRef, Reply, Request};
-use crate::session::{ForkOrigin, Revert, Session, Summary};
+use crate::session::{ForkOrigin, ModelRef, Revert, Session, Summary};
 use crate::subject::Subject;
 use crate::todo::Todo;
 use crate::tool::FileForecast;
@@ -124,6 +125,40 @@ pub enum SessionChange {
         #[serde(default)]
         url: Option<String>,
     },
+}
+
+/// What a turn had used and changed when it ended before it was complete.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct StepRemains {
+    /// Why the model stopped, where it said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish: Option<Finish>,
+    /// What it used.
+    #[serde(default)]
+    pub tokens: Tokens,
+    /// What that cost.
+    #[serde(default)]
+    pub cost: Money,
+    /// True when the provider did not say all of that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
+    /// The files after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+    /// The files it changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<Vec<String>>,
+    /// The parts that say so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
+}
+
+impl StepRemains {
+    /// True when nothing was used and nothing is known to have changed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 macro_rules! catalogue {
@@ -308,6 +343,9 @@ catalogue! {
     StepStarted = "step.started" v 1 {
         /// The assistant entry.
         entry: Box<Entry>,
+        /// The surroundings of the request, where this step is the first with them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        frame: Option<Box<RequestFrame>>,
     }
     /// A Provider Turn ended.
     StepEnded = "step.ended" v 2 {
@@ -328,9 +366,18 @@ catalogue! {
         /// The step-finish and patch parts.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         parts: Vec<Part>,
-        /// True when nothing follows although the model called tools: the person declined.
+        /// True when nothing follows although the model called tools: the person declined, or no step is left.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         declined: bool,
+        /// True when the provider did not say all of what it used.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        estimated: bool,
+        /// What is wrong with the answer although it ended: it reached its longest length.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<Fault>,
+        /// The answer in the shape that was asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        structured: Option<Value>,
     }
     /// A Provider Turn failed or was interrupted.
     StepFailed = "step.failed" v 2 {
@@ -341,6 +388,39 @@ catalogue! {
         /// True when the conversation goes on by itself all the same: a recovery continues it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         resumes: bool,
+        /// What it had used and changed by then. Logs of earlier versions do not say.
+        #[serde(default, skip_serializing_if = "StepRemains::is_empty")]
+        remains: Box<StepRemains>,
+    }
+    /// The provider is to be asked again for the same answer: the session waits until then.
+    RetryScheduled = "retry.scheduled" v 1 {
+        /// The assistant entry.
+        entry: EntryId,
+        /// The retry part: which attempt failed, and how.
+        part: Box<Part>,
+        /// When it is asked again.
+        next: Millis,
+    }
+    /// The provider says what the answer has used so far. It counts when the turn closes.
+    UsageReported = "usage.reported" v 1 {
+        /// The assistant entry.
+        entry: EntryId,
+        /// What it has used so far.
+        tokens: Tokens,
+        /// What that costs.
+        cost: Money,
+    }
+    /// A turn that a process left open is taken up again.
+    RecoveryBegun = "recovery.begun" v 1 {
+        /// The assistant entry.
+        entry: EntryId,
+    }
+    /// The process that took it up ends in an orderly way: neither is at fault.
+    RecoveryLeft = "recovery.left" v 1 {}
+    /// The session waits for a person, because going on with it failed again and again.
+    SessionParked = "session.parked" v 1 {
+        /// Why.
+        reason: Fault,
     }
     /// The files that a prompt's turns changed so far.
     TurnSummarized = "turn.summarized" v 1 {
@@ -523,6 +603,12 @@ catalogue! {
         tokens: Tokens,
         /// What that cost.
         cost: Money,
+        /// By which model. Logs of earlier versions do not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<ModelRef>,
+        /// True when nothing came of it: the provider is asked again.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        failed: bool,
     }
     /// Somebody asked the running turn to stop.
     InterruptRequested = "interrupt.requested" v 1 {}
@@ -589,10 +675,17 @@ impl Event {
                 touches.entries.push(entry);
                 touches.parts.extend(parts.iter().map(|part| &part.id));
             }
-            Self::StepFailed { entry, .. }
+            Self::StepFailed { entry, remains, .. } => {
+                touches.entries.push(entry);
+                touches.parts.extend(remains.parts.iter().map(|part| &part.id));
+            }
+            Self::UsageReported { entry, .. }
+            | Self::RecoveryBegun { entry }
             | Self::CompactionEnded { entry, .. }
             | Self::CompactionFailed { entry, .. } => touches.entries.push(entry),
-            Self::PartStarted { entry, part } | Self::PartAdded { entry, part } => {
+            Self::PartStarted { entry, part }
+            | Self::PartAdded { entry, part }
+            | Self::RetryScheduled { entry, part, .. } => {
                 touches.entries.push(entry);
                 touches.parts.push(&part.id);
             }
@@ -600,7 +693,7 @@ impl Event {
             Self::EntryAdded { entry, .. }
             | Self::Labeled { entry }
             | Self::ShellStarted { entry, .. }
-            | Self::StepStarted { entry }
+            | Self::StepStarted { entry, .. }
             | Self::CompactionStarted { entry, .. } => touches.entries.push(&entry.id),
             Self::TitleChanged { entry, .. } => touches.entries.push(entry),
             Self::PromptAdmitted { item } => {
@@ -653,6 +746,8 @@ impl Event {
             | Self::SessionTrashed {}
             | Self::SessionRestored {}
             | Self::SessionResumed {}
+            | Self::SessionParked { .. }
+            | Self::RecoveryLeft {}
             | Self::RevertStaged { .. }
             | Self::RevertCleared {}
             | Self::TodoUpdated { .. }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::{Map, earlier};
+use crate::{Map, Millis, earlier};
 
 /// Why something failed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -43,6 +43,13 @@ pub enum FaultKind {
         /// What the provider answered.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         body: Option<String>,
+    },
+    /// The provider's answer broke off before its end.
+    CutStream,
+    /// The answer took longer than it may, or nothing came of it for too long.
+    TimedOut {
+        /// The limit, in milliseconds.
+        limit: Millis,
     },
     /// The answer reached its length limit.
     OutputLength,
@@ -102,6 +109,8 @@ impl Fault {
             FaultKind::Authentication { .. } => "The provider did not accept the key.",
             FaultKind::Api(_) => "The provider answered with a failure.",
             FaultKind::ContextOverflow { .. } => "The conversation is longer than the model can read.",
+            FaultKind::CutStream => "The provider's answer broke off before its end.",
+            FaultKind::TimedOut { .. } => "The provider took too long.",
             FaultKind::OutputLength => "The answer reached its longest length.",
             FaultKind::ContentFilter => "The provider's filter ended the answer.",
             FaultKind::StructuredOutput { .. } => "The answer has not the shape that was asked for.",
@@ -157,6 +166,8 @@ mod tests {
             FaultKind::Api(Box::new(api)),
             FaultKind::Api(Box::default()),
             FaultKind::ContextOverflow { body: Some("long".to_owned()) },
+            FaultKind::CutStream,
+            FaultKind::TimedOut { limit: 300_000 },
             FaultKind::OutputLength,
             FaultKind::ContentFilter,
             FaultKind::StructuredOutput { retries: Some(2) },

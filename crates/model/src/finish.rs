@@ -65,6 +65,8 @@ words! {
     Stop = "stop",
     /// It waits for the results of its calls.
     ToolCalls = "tool-calls",
+    /// The provider made a pause in its own work, and goes on when it is asked to.
+    Paused = "paused",
     /// The answer reached its length limit.
     Length = "length",
     /// The provider's filter cut it off.
@@ -103,7 +105,9 @@ mod tests {
 
     #[test]
     fn words_survive_storage_and_others_stay_as_they_came() {
-        for word in ["stop", "tool-calls", "length", "content-filter", "error", "aborted", "unknown"] {
+        for word in
+            ["stop", "tool-calls", "paused", "length", "content-filter", "error", "aborted", "unknown"]
+        {
             let finish: Finish = serde_json::from_value(word.into()).unwrap();
             assert!(!matches!(finish, Finish::Imported(_)), "{word}");
             assert_eq!(serde_json::to_value(&finish).unwrap(), word);

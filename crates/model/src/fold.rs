@@ -3,20 +3,25 @@
 //! A store folds each event into its rows as it appends, loading only what [`Event::touches`] names; a rebuild folds
 //! the whole log. Both call [`apply`], so projections cannot differ from the log by a second implementation.
 
+mod step;
+
 use std::collections::HashSet;
 
+use crate::bill::BillLine;
+use crate::budget::{self, BudgetPause};
 use crate::entry::{Body, Entry};
-use crate::event::{Amendment, Cause, Event, Record, Seed, SessionChange};
+use crate::event::{Amendment, Cause, Event, Record, Seed, SessionChange, StepRemains};
 use crate::finish::Finish;
 use crate::ids::Stamp;
 use crate::inbox::{Delivery, InboxItem};
-use crate::part::{PartKind, Span};
+use crate::part::PartKind;
 use crate::path::{self, PathState};
 use crate::request::{CallRef, GivenAnswer, LastRequest, OpenCall, Reply};
-use crate::session::{REFUSED_TRUST_LIMIT, RULE_LIMIT, Session, Summary};
+use crate::session::{ModelRef, REFUSED_TRUST_LIMIT, RULE_LIMIT, Session, Spent, Summary};
 use crate::tool::{IllegalTransition, ToolState};
 use crate::tree::{Node, Tree};
 use crate::{EntryId, Millis, Part, PartId, RequestId};
+use step::end_part;
 
 /// Why an event cannot be folded: the log or the caller is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -77,6 +82,8 @@ pub struct Changes {
     pub requests: Vec<RequestId>,
     /// Whether the task list changed.
     pub todos: bool,
+    /// What was used, as lines of the session's bill. A line that is there already under its number is replaced.
+    pub bill: Vec<BillLine>,
 }
 
 /// Begins a tree from the first event of a log.
@@ -109,7 +116,8 @@ pub fn replay<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<Optio
 /// # Errors
 /// When the event does not fit the tree; the tree may then be half changed and must be discarded.
 pub fn apply(tree: &mut Tree, record: &Record) -> Result<Changes, Error> {
-    let mut fold = Fold { tree, time: record.time, name: record.event.name(), changes: Changes::default() };
+    let (name, changes) = (record.event.name(), Changes::default());
+    let mut fold = Fold { tree, seq: record.seq, time: record.time, name, changes };
     fold.event(record)?;
     let changes = fold.changes;
     let session = &mut tree.session;
@@ -121,6 +129,7 @@ pub fn apply(tree: &mut Tree, record: &Record) -> Result<Changes, Error> {
 
 struct Fold<'t> {
     tree: &'t mut Tree,
+    seq: u64,
     time: Millis,
     name: &'static str,
     changes: Changes,
@@ -136,7 +145,13 @@ impl Fold<'_> {
                 self.tree.session.origin = Some(origin.clone());
                 self.seed(seed)?;
             }
-            Event::SessionImported { seed, .. } => self.seed(seed)?,
+            Event::SessionImported { seed, .. } => {
+                // What the session spent before is what it came with, as long as nothing else is in its log.
+                if record.seq == 1 {
+                    self.changes.bill = BillLine::of_import(&self.tree.session, seed);
+                }
+                self.seed(seed)?;
+            }
             Event::SessionChanged { changes } => self.change_session(changes)?,
             Event::SessionMoved { project, directory, path, .. } => {
                 let session = &mut self.tree.session;
@@ -149,7 +164,8 @@ impl Fold<'_> {
             Event::SessionTrashed {} => self.tree.session.time.trashed = Some(self.time),
             Event::SessionRestored {} => self.tree.session.time.trashed = None,
             Event::SessionResumed {} => {
-                (self.tree.session.held, self.tree.session.parked) = (false, false);
+                self.tree.session.held = false;
+                self.tree.session.unpark();
             }
             Event::TitleChanged { replaces: Some(replaced), .. } if *replaced != self.tree.session.title => {}
             Event::TitleChanged { entry, parent, title, .. } => {
@@ -200,8 +216,15 @@ impl Fold<'_> {
                 self.append((**entry).clone(), parts)?;
             }
             Event::Labeled { entry } => self.insert((**entry).clone(), &[])?,
-            Event::StepStarted { entry } => {
-                self.tree.session.open = true;
+            Event::StepStarted { entry, frame } => {
+                let assistant = entry.body.assistant();
+                let session = &mut self.tree.session;
+                session.open = true;
+                session.steps = assistant.and_then(|assistant| assistant.step).unwrap_or(session.steps);
+                if frame.is_some() {
+                    let sent = assistant.and_then(|assistant| assistant.sent.as_ref());
+                    session.frames.extend(sent.and_then(|sent| sent.frame.clone()));
+                }
                 self.append((**entry).clone(), &[])?;
             }
             Event::ToolSettled { entry, assistant, part } => {
@@ -242,6 +265,9 @@ impl Fold<'_> {
                 if let (Some(Reply::Reject), Some(digest)) = (reply, request.trust_digest()) {
                     self.refuse_trust(digest);
                 }
+                if let (Some(pause), Some(reply)) = (BudgetPause::of(&request), reply) {
+                    self.answer_budget(&pause, *reply);
+                }
                 if let Some(call) = call.as_ref().or(request.call.as_ref()) {
                     let given = GivenAnswer {
                         reply: *reply,
@@ -256,16 +282,26 @@ impl Fold<'_> {
                     });
                 }
             }
-            Event::UsageRecorded { tokens, cost, .. } => self.spend(tokens, *cost),
+            Event::UsageRecorded { source, model, tokens, cost, .. } => {
+                self.spend(source, model.clone(), tokens, *cost);
+            }
+            Event::RecoveryBegun { .. } => self.tree.session.note_recovery(self.time),
+            Event::RecoveryLeft {} => self.tree.session.recoveries.clear(),
+            Event::SessionParked { reason } => {
+                let session = &mut self.tree.session;
+                (session.parked, session.parked_reason) = (true, Some(reason.clone()));
+            }
             Event::InterruptRequested {} => {
                 let session = &mut self.tree.session;
                 session.interrupts += 1;
-                (session.stopping, session.held) = (true, true);
+                (session.stopping, session.held, session.retry) = (true, true, None);
             }
             // Named one by one, so that an event that is new cannot be left out.
             Event::ShellEnded { .. }
             | Event::StepEnded { .. }
             | Event::StepFailed { .. }
+            | Event::RetryScheduled { .. }
+            | Event::UsageReported { .. }
             | Event::TurnSummarized { .. }
             | Event::PartStarted { .. }
             | Event::PartAdded { .. }
@@ -296,33 +332,40 @@ impl Fold<'_> {
                     self.replace_part(entry, part)?;
                 }
             }
-            Event::StepEnded { entry, finish, tokens, cost, snapshot, files, parts, declined } => {
-                let (time, id) = (self.time, entry);
-                let found = self.entry(id)?;
-                let Some(assistant) = found.body.assistant_mut() else { return Err(self.unfit(id)) };
-                let (before, spent) = (assistant.tokens, assistant.cost);
-                assistant.finish = Some(finish.clone());
-                assistant.tokens = *tokens;
-                assistant.cost = *cost;
-                assistant.snapshot_end.clone_from(snapshot);
-                assistant.files.clone_from(files);
-                assistant.completed = Some(time);
-                let session = &mut self.tree.session;
-                session.open = *finish == Finish::ToolCalls && !declined;
-                session.tokens = session.tokens.minus(&before).plus(tokens);
-                session.cost = session.cost - spent + *cost;
-                self.spend(tokens, *cost);
-                for part in parts {
-                    self.add_part(id, part)?;
+            Event::StepEnded {
+                entry,
+                finish,
+                tokens,
+                cost,
+                snapshot,
+                files,
+                parts,
+                declined,
+                estimated,
+                error,
+                structured,
+            } => {
+                let goes_on = *finish == Finish::ToolCalls && !declined || *finish == Finish::Paused;
+                let remains = StepRemains {
+                    finish: Some(finish.clone()),
+                    tokens: *tokens,
+                    cost: *cost,
+                    estimated: *estimated,
+                    snapshot: snapshot.clone(),
+                    files: files.clone(),
+                    parts: parts.clone(),
+                };
+                self.close_step(entry, &remains, error.as_ref(), goes_on)?;
+                if let Some(assistant) = self.entry(entry)?.body.assistant_mut() {
+                    assistant.structured.clone_from(structured);
                 }
             }
-            Event::StepFailed { entry, error, resumes } => {
-                let time = self.time;
-                let found = self.entry(entry)?;
-                let Some(assistant) = found.body.assistant_mut() else { return Err(self.unfit(entry)) };
-                assistant.error = Some(error.clone());
-                assistant.completed = Some(time);
-                self.tree.session.open = *resumes;
+            Event::StepFailed { entry, error, resumes, remains } => {
+                self.close_step(entry, remains, Some(error), *resumes)?;
+            }
+            Event::RetryScheduled { entry, part, next } => self.schedule_retry(entry, part, *next)?,
+            Event::UsageReported { entry, tokens, cost } => {
+                self.report_usage(entry, Spent { tokens: *tokens, cost: *cost })?;
             }
             Event::TurnSummarized { entry, summary, session } => {
                 self.tree.session.summary = Some(session.clone());
@@ -341,9 +384,12 @@ impl Fold<'_> {
                     }
                 }
             }
-            Event::PartStarted { entry, part } | Event::PartAdded { entry, part } => {
+            Event::PartStarted { entry, part } => {
+                // The provider answers again.
+                self.tree.session.retry = None;
                 self.add_part(entry, part)?;
             }
+            Event::PartAdded { entry, part } => self.add_part(entry, part)?,
             Event::PartEnded { entry, part, text, metadata } => {
                 let time = self.time;
                 self.part(entry, part, |part| end_part(part, text, metadata.as_ref(), time))?;
@@ -453,6 +499,17 @@ impl Fold<'_> {
         Ok(())
     }
 
+    /// Goes on beyond a budget, or rests until the next prompt. A budget is asked about between turns, when nothing else of
+    /// the session is open.
+    fn answer_budget(&mut self, pause: &BudgetPause, reply: Reply) {
+        let session = &mut self.tree.session;
+        match reply {
+            Reply::Once => budget::grant(&mut session.granted, pause, Some(pause.allowance)),
+            Reply::Always => budget::grant(&mut session.granted, pause, None),
+            Reply::Reject => (session.open, session.held) = (false, true),
+        }
+    }
+
     fn admit(&mut self, item: &InboxItem) -> Result<(), Error> {
         if self.tree.waiting(&item.id).is_some() || self.tree.node(&item.id).is_some() {
             return Err(Error::Taken(item.id.to_string()));
@@ -464,7 +521,8 @@ impl Fold<'_> {
         let session = &mut self.tree.session;
         session.time.updated = self.time;
         if item.resume {
-            (session.held, session.parked) = (false, false);
+            session.held = false;
+            session.unpark();
         } else if session.waiting == 0 && (!session.open || session.stopping) {
             session.held = true;
         }
@@ -487,7 +545,7 @@ impl Fold<'_> {
             return Err(missing(self.name, to));
         }
         self.tree.session.leaf = to.cloned();
-        self.tree.session.open = false;
+        (self.tree.session.open, self.tree.session.retry) = (false, None);
         if matches!(cause, Cause::Revert { .. }) {
             self.tree.session.revert = None;
         }
@@ -500,10 +558,8 @@ impl Fold<'_> {
         let state = path::state(path::to(self.tree, leaf.as_ref()));
         // A session that was given a selection keeps it while its path has none.
         let kept = PathState::cached(&self.tree.session);
-        let moved = self.tree.session.time.moved;
-        let holds = |id: &EntryId| {
-            self.tree.node(id).is_some_and(|node| moved.is_none_or(|moved| node.entry.time >= moved))
-        };
+        let holds =
+            |id: &EntryId| self.tree.node(id).is_some_and(|node| self.tree.session.holds_epoch(&node.entry));
         let epoch = state.epoch.filter(holds);
         let state = PathState {
             agent: state.agent.or(kept.agent),
@@ -688,10 +744,14 @@ impl Fold<'_> {
         Ok(item)
     }
 
-    fn spend(&mut self, tokens: &crate::Tokens, cost: crate::Money) {
+    /// Everything that is billed comes through here: into the sum, and as a line of the bill.
+    fn spend(&mut self, source: &str, model: Option<ModelRef>, tokens: &crate::Tokens, cost: crate::Money) {
         let spent = &mut self.tree.session.spent;
+        let before = *spent;
         spent.tokens = spent.tokens.plus(tokens);
         spent.cost += cost;
+        let at = (self.seq, self.time);
+        self.changes.bill.extend(BillLine::of_event(at, source, model, &before, spent));
     }
 
     fn unfit(&self, id: &EntryId) -> Error {
@@ -720,25 +780,6 @@ fn second_id(entry: &Entry) -> Option<&str> {
         Body::Shell(shell) => shell.pair.as_ref().map(|pair| pair.second.as_str()),
         Body::Compaction(compaction) => compaction.pair.as_ref().map(|pair| pair.second.as_str()),
         _ => None,
-    }
-}
-
-fn end_part(part: &mut Part, full: &str, new: Option<&crate::Map>, now: Millis) -> bool {
-    match &mut part.kind {
-        PartKind::Text { text, time, metadata, .. } | PartKind::Reasoning { text, time, metadata } => {
-            full.clone_into(text);
-            let start = time.map_or(now, |span| span.start);
-            *time = Some(Span { start, end: Some(now) });
-            if let Some(new) = new {
-                *metadata = Some(new.clone());
-            }
-            true
-        }
-        PartKind::Tool { state: ToolState::Pending { raw, .. }, .. } => {
-            full.clone_into(raw);
-            true
-        }
-        _ => false,
     }
 }
 

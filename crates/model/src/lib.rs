@@ -10,6 +10,7 @@
 //! - [`session`]: the session row with every field that any dialect knows
 //! - [`entry`], [`part`], [`tool`]: what the tree is made of, and the tool state machine
 //! - [`fault`], [`finish`]: why something failed, and small words with a meaning
+//! - [`frame`]: what a model is given besides the conversation
 //! - [`inbox`], [`request`], [`mod@todo`]: prompts waiting for promotion, questions waiting for a person, the task list
 //! - [`event`]: the durable event catalogue with versions
 //! - [`subject`]: what an event is about, kept with it
@@ -19,10 +20,14 @@
 //! - [`path`]: what a path means: its entries, its selections, its compaction cut, its results
 //! - [`copy`], [`derived_ids`]: copying entries into another session, and ids that follow from a name
 //! - [`usage`], [`money`]: tokens, prices, decimal cost
+//! - [`bill`]: what a session has spent, line by line
 //! - [`secret_name`]: what is a secret because of its name
 //! - [`secret_shape`]: what looks like a secret in a text that is shown or logged
 //! - [`permission`]: rules, wildcards and their evaluation
+//! - [`budget`]: what may be used up before a person is asked
 
+pub mod bill;
+pub mod budget;
 pub mod copy;
 pub mod derived_ids;
 mod earlier;
@@ -31,6 +36,7 @@ pub mod event;
 pub mod fault;
 pub mod finish;
 pub mod fold;
+pub mod frame;
 pub mod ids;
 pub mod inbox;
 pub mod json;

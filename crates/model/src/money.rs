@@ -117,9 +117,42 @@ impl<'de> Deserialize<'de> for Money {
     }
 }
 
+/// Amounts that are sums: with every digit, also those that a JSON number cannot hold.
+///
+/// A sum that is read and written again with each addition would otherwise drift away from what the log adds up to.
+pub mod exact {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Money;
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum StoredAmount {
+        Number(f64),
+        Digits(String),
+    }
+
+    /// A number where that is the same, else its digits.
+    pub fn serialize<S: Serializer>(money: &Money, serializer: S) -> Result<S::Ok, S::Error> {
+        if Money::from_f64(money.to_f64()) == *money {
+            return money.serialize(serializer);
+        }
+        serializer.serialize_str(&money.0.normalize().to_string())
+    }
+
+    /// Reads both; what is no amount is zero.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Money, D::Error> {
+        Ok(match StoredAmount::deserialize(deserializer)? {
+            StoredAmount::Number(number) => Money::from_f64(number),
+            StoredAmount::Digits(digits) => digits.parse().unwrap_or_default(),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::Spent;
 
     #[test]
     fn sums_are_exact_where_binary_fractions_are_not() {
@@ -138,6 +171,23 @@ mod tests {
             let money: Money = serde_json::from_value(value.clone()).unwrap();
             assert_eq!(money.to_json(), value, "{text}");
         }
+    }
+
+    #[test]
+    fn a_sum_keeps_the_digits_that_a_number_cannot_hold() {
+        // A session's sum was rounded with each event, and in the end was not what its log adds up to.
+        let mut kept = Spent::default();
+        let mut sum = Money::ZERO;
+        for text in ["0.023454000000000002", "12345.6", "2.25e-15", "0.1"] {
+            let cost = Money::from_f64(text.parse().unwrap());
+            sum += cost;
+            kept.cost += cost;
+            kept = serde_json::from_str(&serde_json::to_string(&kept).unwrap()).unwrap();
+        }
+        assert_eq!(kept.cost, sum);
+        assert!(serde_json::to_string(&kept).unwrap().contains(r#""cost":"12345.7234540000000"#), "{kept:?}");
+        let plain: Spent = serde_json::from_str(r#"{"cost": 0.25}"#).unwrap();
+        assert_eq!(plain.cost, Money::from_f64(0.25));
     }
 
     #[test]

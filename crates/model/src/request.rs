@@ -3,12 +3,20 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::budget::BudgetPause;
+use crate::permission::Policy;
 use crate::tool::FileForecast;
 use crate::{EntryId, Map, Millis, PartId, RequestId};
 
 /// The permission under which a person is asked whether a project's configuration is to be trusted. It belongs to no call,
 /// and no rule decides about it.
 pub const PROJECT_TRUST: &str = "project_trust";
+
+/// The permission under which a person is asked whether a call is made again that was made over and over.
+pub const DOOM_LOOP: &str = "doom_loop";
+
+/// The longest rules that are kept with a request, in bytes of their texts.
+pub const POLICY_LIMIT: usize = 64 * 1024;
 
 /// A request that is waiting for an answer. It survives restarts under its id.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,9 +31,34 @@ pub struct Request {
     /// The call that waits for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallRef>,
+    /// What the turn may do that asked: the call goes on by that, whatever agent and rules the session has by then. Requests
+    /// of earlier versions have none, and neither have those whose rules would be too long to keep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Box<Policy>>,
 }
 
 impl Request {
+    /// A request of a call, or of the session itself.
+    #[must_use]
+    pub fn new(id: RequestId, time: Millis, ask: Ask, call: Option<CallRef>) -> Self {
+        Self { id, time, ask, call, policy: None }
+    }
+
+    /// The same, with what the turn may do that asks.
+    #[must_use]
+    pub fn under(self, policy: &Policy) -> Self {
+        let policy = (policy.size() <= POLICY_LIMIT).then(|| Box::new(policy.clone()));
+        Self { policy, ..self }
+    }
+
+    /// Whether it asks if work shall go on that a guard has stopped: a loop of calls, or a budget that is used up. Whoever
+    /// allows whatever is asked for does not mean that.
+    #[must_use]
+    pub fn is_of_guard(&self) -> bool {
+        let loops = matches!(&self.ask, Ask::Permission { permission, .. } if permission == DOOM_LOOP);
+        loops && self.call.is_some() || BudgetPause::of(self).is_some()
+    }
+
     /// What a request for trust in a project's configuration is about, as a digest of it; none for every other request.
     #[must_use]
     pub fn trust_digest(&self) -> Option<&str> {

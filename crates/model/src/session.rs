@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::budget::BudgetGrant;
+use crate::entry::{Body, Entry};
+use crate::fault::Fault;
 use crate::finish::FileChange;
 use crate::ids::Stamp;
 use crate::permission::Rule;
@@ -27,6 +30,9 @@ pub const RULE_TEXT_LIMIT: usize = 4096;
 
 /// How many refusals to trust a project are remembered in a session.
 pub const REFUSED_TRUST_LIMIT: usize = 16;
+
+/// After how many recoveries of a turn that did not get on a session waits for a person.
+pub const RECOVERY_LIMIT: usize = 3;
 
 /// A provider's model, with the variant chosen for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -151,7 +157,7 @@ pub struct SessionTimes {
     /// When it was archived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived: Option<Millis>,
-    /// When it moved to another folder: a Context Epoch from before then does not hold.
+    /// When it moved to another folder: a Context Epoch from before then that does not say its folder does not hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved: Option<Millis>,
     /// When it was put into the trash.
@@ -252,6 +258,15 @@ pub struct Session {
     /// itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub parked: bool,
+    /// Why it waits for a person, where going on with it failed again and again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parked_reason: Option<Fault>,
+    /// What it waits for before it asks the provider again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetryState>,
+    /// When its open turn was taken up again, since a turn last got on: the newest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recoveries: Vec<Millis>,
     /// The rules that a session of another program brought along, and forks of it: they only restrict. None for
     /// sessions of our own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -260,6 +275,15 @@ pub struct Session {
     /// for again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused_trust: Vec<String>,
+    /// How many Provider Turns began here. Those of earlier versions are not counted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub steps: u64,
+    /// What was granted beyond a budget.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub granted: Vec<BudgetGrant>,
+    /// The surroundings of requests that the log has, by their digests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frames: Vec<String>,
     /// The newest Context Epoch on the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<EntryId>,
@@ -270,7 +294,7 @@ pub struct Session {
     #[serde(default)]
     pub tokens: Tokens,
     /// Cost of the path.
-    #[serde(default)]
+    #[serde(default, with = "crate::money::exact")]
     pub cost: Money,
     /// Tokens and cost of everything that ever ran here; never falls.
     #[serde(default)]
@@ -280,6 +304,19 @@ pub struct Session {
     pub floor: Stamp,
 }
 
+/// A call to a provider that is to be made again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetryState {
+    /// The answer that it is for.
+    pub entry: EntryId,
+    /// Which attempt failed.
+    pub attempt: u64,
+    /// How, for people.
+    pub message: String,
+    /// When it is made again.
+    pub next: Millis,
+}
+
 /// Usage that was billed, whatever became of the entries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
@@ -287,7 +324,7 @@ pub struct Spent {
     #[serde(default)]
     pub tokens: Tokens,
     /// Their cost.
-    #[serde(default)]
+    #[serde(default, with = "crate::money::exact")]
     pub cost: Money,
 }
 
@@ -330,8 +367,14 @@ impl Session {
             waiting: 0,
             held: false,
             parked: false,
+            parked_reason: None,
+            retry: None,
+            recoveries: Vec::new(),
             foreign_rules: None,
             refused_trust: Vec::new(),
+            steps: 0,
+            granted: Vec::new(),
+            frames: Vec::new(),
             epoch: None,
             compaction: None,
             tokens: Tokens::default(),
@@ -345,6 +388,30 @@ impl Session {
     #[must_use]
     pub fn has_work(&self) -> bool {
         self.open || self.waiting > 0
+    }
+
+    /// Nobody waits for a person any more, and what failed before counts no more.
+    pub(crate) fn unpark(&mut self) {
+        (self.parked, self.parked_reason) = (false, None);
+        self.recoveries.clear();
+    }
+
+    /// Remembers that an open turn was taken up again.
+    pub(crate) fn note_recovery(&mut self, time: Millis) {
+        self.recoveries.push(time);
+        let surplus = self.recoveries.len().saturating_sub(RECOVERY_LIMIT);
+        self.recoveries.drain(..surplus);
+    }
+
+    /// True when a Context Epoch is about the folder that the session works in.
+    #[must_use]
+    pub fn holds_epoch(&self, entry: &Entry) -> bool {
+        match &entry.body {
+            Body::Epoch { directory: Some(directory), .. } => *directory == self.directory,
+            // Earlier versions did not say what it is about.
+            Body::Epoch { directory: None, .. } => self.time.moved.is_none_or(|moved| entry.time >= moved),
+            _ => false,
+        }
     }
 
     /// Raises the floor for new ids above an id that is used here.

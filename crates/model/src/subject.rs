@@ -78,6 +78,7 @@ impl Subject {
         match event {
             Event::StepEnded { entry, .. }
             | Event::StepFailed { entry, .. }
+            | Event::RetryScheduled { entry, .. }
             | Event::PartStarted { entry, .. }
             | Event::PartAdded { entry, .. } => Some(Self::entry(tree.node(entry)?, None)),
             Event::ToolSettled { assistant, .. } => Some(Self::entry(tree.node(assistant.as_ref()?)?, None)),
@@ -128,6 +129,10 @@ impl Subject {
             | Event::RequestAsked { .. }
             | Event::RequestAnswered { .. }
             | Event::UsageRecorded { .. }
+            | Event::UsageReported { .. }
+            | Event::RecoveryBegun { .. }
+            | Event::RecoveryLeft {}
+            | Event::SessionParked { .. }
             | Event::SessionResumed {}
             | Event::InterruptRequested {} => None,
         }
@@ -248,7 +253,12 @@ mod tests {
         let mut tree = Tree::new(Session::new(SessionId::new("ses_1"), "global", "/srv", "t", "1", 0));
         let id = entry.id.clone();
         tree.insert(Node::new(entry, vec![text.clone()]));
-        let failed = Event::StepFailed { entry: id.clone(), error: Fault::internal("no"), resumes: false };
+        let failed = Event::StepFailed {
+            entry: id.clone(),
+            error: Fault::internal("no"),
+            resumes: false,
+            remains: Box::default(),
+        };
         let ended = Event::PartEnded { entry: id, part: text.id, text: "hello".into(), metadata: None };
         let wire = Some("msg_theirs".to_owned());
         assert_eq!(Subject::of(&failed, &tree), Some(Subject { wire: wire.clone(), kind: None }));

@@ -28,6 +28,9 @@ pub struct Lease {
     pub owner: String,
     /// Which ownership this is; it grows with every takeover.
     pub epoch: u64,
+    /// When the process that had it before last said that it lives, if it never gave it back: up to one
+    /// [beat](crate::Timing::beat) before its end.
+    pub taken_from: Option<Millis>,
 }
 
 /// By what right an append is made.

@@ -9,6 +9,7 @@
 //! - [`options`]: where a store is and how it is opened
 //! - [`append`]: what goes in: new events, who may write them, what comes back
 //! - [`query`]: what can be asked: filters, pages, search
+//! - [`bill`]: what sessions have used, added up
 //! - [`fork`]: sessions made of other sessions' entries
 //! - [`feed`]: everything that happens, told once for the process, whoever writes
 //! - [`error`]: what can go wrong, by what the caller can do
@@ -22,6 +23,7 @@
 //! - [`foreign`]: reading databases of other programs, without writing to them
 
 pub mod append;
+pub mod bill;
 mod cursor;
 pub mod error;
 pub mod feed;
@@ -45,11 +47,12 @@ pub mod upkeep;
 mod words;
 
 pub use append::{Appended, Authority, Committed, Lease, NewEvent, WrittenBy};
+pub use bill::{Unbilled, UseGroup, UseKey, UseQuery, UseSum};
 pub use cursor::{BadCursor, Cursor};
 pub use error::Error;
 pub use feed::{FeedItem, ForeignText, Observer, PurgedSession, StreamingPart};
 pub use fork::{Cut, Fork};
-pub use options::{Durability, Options, PostgresServer, StorePlace, Timing};
+pub use options::{CommitHook, CommitMoment, Durability, Options, PostgresServer, StorePlace, Timing};
 pub use payload::{BadHash, Hash};
 pub use query::{
     ArchivedSessions, Filter, Hit, Order, Page, PageRequest, PathPiece, PathQuery, Search, StoredPath,

@@ -2,7 +2,10 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use everturn_model::Record;
 
 use crate::feed::Observer;
 
@@ -72,6 +75,19 @@ impl Default for Timing {
     }
 }
 
+/// A moment of a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CommitMoment {
+    /// Everything is written but the commit itself: nothing of it is there if the process dies now.
+    Before,
+    /// It is on the disk, and nobody has been told yet.
+    After,
+}
+
+/// Called by the writer right before and right after each commit that puts events into the log, with those events. All
+/// other writes wait meanwhile.
+pub type CommitHook = Arc<dyn Fn(CommitMoment, &[&Record]) + Send + Sync>;
+
 /// How to open a store.
 #[derive(Clone)]
 pub struct Options {
@@ -87,6 +103,8 @@ pub struct Options {
     pub timing: Timing,
     /// The SQLite file layer to use instead of the machine's own: tests put faults there.
     pub vfs: Option<String>,
+    /// Called around commits: tests end the process there.
+    pub commit_hook: Option<CommitHook>,
 }
 
 impl Options {
@@ -113,6 +131,7 @@ impl Options {
             durability: Durability::default(),
             timing: Timing::default(),
             vfs: None,
+            commit_hook: None,
         }
     }
 }

@@ -5,15 +5,17 @@
 //! stopped keeps its lock; it is known by its silence, because while it runs it writes the time into its file every
 //! few seconds. Neither decides who may write: that is the epoch in the session's row.
 
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
+use everturn_model::Millis;
 use rustix::fs::{major, minor};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -44,6 +46,8 @@ struct OwnerClaim {
     // Held for its lock.
     _file: Arc<File>,
     beat: Option<(Sender<()>, JoinHandle<()>)>,
+    /// When processes that are dead last said that they live, in milliseconds since the Unix epoch: their files go.
+    last_beats: Mutex<HashMap<String, Millis>>,
 }
 
 impl Drop for OwnerClaim {
@@ -85,7 +89,15 @@ impl Owner {
             .map_err(io)?;
         let beat = Some((stop, thread));
         let patience = timing.patience;
-        Ok(Self(Arc::new(OwnerClaim { name: name.to_owned(), folder, patience, _file: file, beat })))
+        let last_beats = Mutex::default();
+        Ok(Self(Arc::new(OwnerClaim {
+            name: name.to_owned(),
+            folder,
+            patience,
+            _file: file,
+            beat,
+            last_beats,
+        })))
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -94,7 +106,22 @@ impl Owner {
 
     /// True when the process of that name is surely gone.
     pub(crate) fn is_dead(&self, name: &str) -> bool {
-        is_nobody(&self.0.folder, name)
+        let beat = lock_file(&self.0.folder, name).and_then(|path| written(&path));
+        let dead = is_nobody(&self.0.folder, name);
+        if let (true, Some(beat)) = (dead, beat) {
+            self.last_beats().entry(name.to_owned()).or_insert(beat);
+        }
+        dead
+    }
+
+    /// When a process that was found dead or silent last said that it lives.
+    pub(crate) fn last_beat(&self, name: &str) -> Option<Millis> {
+        let known = self.last_beats().get(name).copied();
+        known.or_else(|| written(&lock_file(&self.0.folder, name)?))
+    }
+
+    fn last_beats(&self) -> MutexGuard<'_, HashMap<String, Millis>> {
+        self.0.last_beats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// True when the process of that name is gone, or stopped and silent for too long.
@@ -233,6 +260,12 @@ fn now() -> u128 {
     let time = clock_gettime(ClockId::Monotonic);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
         .as_millis()
+}
+
+/// When a file was last written to.
+fn written(path: &Path) -> Option<Millis> {
+    let since = std::fs::metadata(path).ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_millis()).ok()
 }
 
 fn write_time(file: &File) -> std::io::Result<()> {

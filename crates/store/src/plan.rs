@@ -5,10 +5,11 @@
 //! means.
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
+use everturn_model::bill::BillLine;
 use everturn_model::event::RowsToFold;
 use everturn_model::fold::{self, Changes};
 use everturn_model::inbox::WAITING_LIMIT;
@@ -230,6 +231,8 @@ pub(crate) struct TouchedRows {
     pub(crate) inbox: Vec<(EntryId, i64)>,
     pub(crate) requests: Vec<RequestId>,
     pub(crate) todos: bool,
+    /// Lines of the bill by event and number. A later one replaces an earlier one.
+    pub(crate) bill: BTreeMap<(u64, u64), BillLine>,
     pub(crate) ended: Vec<row::EndedStreams>,
     /// Those that were amended: what they are now may have no text to search for.
     pub(crate) amended: HashSet<(EntryId, Option<PartId>)>,
@@ -247,6 +250,11 @@ impl TouchedRows {
             self.entries.push((node.entry.id.clone(), order));
             self.parts.extend(node.parts.iter().map(|part| (node.entry.id.clone(), part.id.clone(), order)));
         }
+    }
+
+    /// Notes what a session brings along.
+    fn create(&mut self, tree: &Tree) {
+        self.bill.extend(BillLine::of_creation(&tree.session).map(|line| ((line.seq, line.line), line)));
     }
 
     /// Notes what an event changed.
@@ -284,6 +292,7 @@ impl TouchedRows {
             }
         }
         self.todos |= changes.todos;
+        self.bill.extend(changes.bill.iter().map(|line| ((line.seq, line.line), line.clone())));
         match &record.event {
             Event::PartEnded { part, .. } => self.ended.push(row::EndedStreams::Part(part.clone())),
             Event::StepEnded { .. } | Event::StepFailed { .. } => self.ended.push(row::EndedStreams::All),
@@ -326,6 +335,7 @@ pub(crate) fn replay(id: &SessionId, records: &[Record]) -> Result<Option<Replay
         return Err(stuck(first.seq, &format!("it creates session {}", tree.session.id)));
     }
     let mut touched = TouchedRows::default();
+    touched.create(&tree);
     let mut last = first.seq;
     for record in rest {
         let changes = fold::apply(&mut tree, record).map_err(|error| stuck(record.seq, &error))?;
@@ -364,6 +374,7 @@ impl AppendProgress {
             return Err(unfit(id, fold::Error::Taken(tree.session.id.to_string())));
         }
         self.log(&record)?;
+        self.touched.create(&tree);
         if self.observed {
             let tree = tree.clone();
             let by = WrittenBy::Us;

@@ -109,6 +109,7 @@ macro_rules! write {
 }
 
 // Behind the macros that they use.
+mod bill;
 pub(crate) mod feed;
 mod upkeep;
 
@@ -154,7 +155,13 @@ impl PostgresEngine {
         drop(client);
         let writer = if read_only.is_none() {
             let link = WriterConnection::make(&address).await.map_err(named)?;
-            Some(writer::WriterHandle::start(address.clone(), link, sequencer, pokes.clone()))
+            Some(writer::WriterHandle::start(
+                address.clone(),
+                link,
+                sequencer,
+                options.commit_hook.clone(),
+                pokes.clone(),
+            ))
         } else {
             None
         };

@@ -5,8 +5,13 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use everturn_model::bill::BillLine;
+use everturn_model::session::Spent;
 use everturn_model::tree::Node;
-use everturn_model::{EntryId, Event, Millis, Money, Part, PartId, Record, Session, ToJson, Tree, json};
+use everturn_model::usage::Cache;
+use everturn_model::{
+    EntryId, Event, Millis, Money, Part, PartId, Record, Session, ToJson, Tokens, Tree, json,
+};
 
 use crate::payload::{self, Blob, Packed};
 use crate::plan::TouchedRows;
@@ -120,8 +125,7 @@ pub(crate) struct SpentSums {
 
 impl SessionRow {
     pub(crate) fn of(session: &Session, seq: u64) -> Result<Self, Error> {
-        let tokens = &session.spent.tokens;
-        let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        let Spent { tokens, cost } = &session.spent;
         Ok(Self {
             id: session.id.to_string(),
             seq,
@@ -135,20 +139,46 @@ impl SessionRow {
             archived: session.time.archived,
             trashed: session.time.trashed,
             open: session.open,
-            spent: SpentSums {
-                input: count(tokens.input),
-                output: count(tokens.output),
-                reasoning: count(tokens.reasoning),
-                cache_read: count(tokens.cache.read),
-                cache_write: count(tokens.cache.write),
-                cost: session.spent.cost.to_nanos(),
-            },
+            spent: SpentSums { cost: cost.to_nanos(), ..SpentSums::of(tokens) },
             data: encode(session)?,
         })
     }
 }
 
 impl SpentSums {
+    /// Tokens as a database counts them, without a cost.
+    fn of(tokens: &Tokens) -> Self {
+        let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        Self {
+            input: count(tokens.input),
+            output: count(tokens.output),
+            reasoning: count(tokens.reasoning),
+            cache_read: count(tokens.cache.read),
+            cache_write: count(tokens.cache.write),
+            cost: 0,
+        }
+    }
+
+    /// Both together, as far as there are numbers.
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+            reasoning: self.reasoning.saturating_add(other.reasoning),
+            cache_read: self.cache_read.saturating_add(other.cache_read),
+            cache_write: self.cache_write.saturating_add(other.cache_write),
+            cost: self.cost.saturating_add(other.cost),
+        }
+    }
+
+    /// The tokens as the model counts them.
+    pub(crate) fn tokens(&self) -> Tokens {
+        let count = |count: i64| u64::try_from(count).unwrap_or(0);
+        let cache = Cache { read: count(self.cache_read), write: count(self.cache_write) };
+        let (input, output, reasoning) = (count(self.input), count(self.output), count(self.reasoning));
+        Tokens { total: None, input, output, reasoning, cache }
+    }
+
     /// The cost as money again.
     pub(crate) fn money(&self) -> Money {
         Money::from_nanos(self.cost)
@@ -188,6 +218,33 @@ pub(crate) struct RequestRow {
     pub(crate) data: Option<String>,
 }
 
+/// A line of a session's bill.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BillRow {
+    pub(crate) seq: u64,
+    pub(crate) line: u64,
+    pub(crate) time: Millis,
+    /// Empty where no model is known, as the model is then.
+    pub(crate) provider: String,
+    pub(crate) model: String,
+    pub(crate) source: String,
+    pub(crate) spent: SpentSums,
+}
+
+impl BillRow {
+    fn of(bill: &BillLine) -> Self {
+        // Names of other programs may hold what a server takes in no text.
+        let name = |text: &str| text.replace('\0', "\u{fffd}");
+        let (provider, model) = match &bill.model {
+            Some(model) => (name(&model.provider), name(&model.model)),
+            None => (String::new(), String::new()),
+        };
+        let spent = SpentSums { cost: bill.nanos, ..SpentSums::of(&bill.tokens) };
+        let (seq, line, source) = (bill.seq, bill.line, name(&bill.source));
+        Self { seq, line, time: bill.time, provider, model, source, spent }
+    }
+}
+
 /// Text that can be searched for; without it the place is no longer found. The title's place is empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TextRow {
@@ -213,6 +270,7 @@ pub(crate) struct Rows {
     pub(crate) inbox: Vec<InboxRow>,
     pub(crate) requests: Vec<RequestRow>,
     pub(crate) todos: Option<String>,
+    pub(crate) bill: Vec<BillRow>,
     pub(crate) texts: Vec<TextRow>,
     pub(crate) ended: Vec<EndedStreams>,
     pub(crate) blobs: Vec<Blob>,
@@ -253,6 +311,7 @@ impl Rows {
         if touched.todos {
             rows.todos = Some(encode(&tree.todos)?);
         }
+        rows.bill.extend(touched.bill.values().map(BillRow::of));
         let gone = touched.amended.iter().map(|(entry, part)| TextRow {
             entry: entry.to_string(),
             part: part.as_ref().map(ToString::to_string).unwrap_or_default(),

@@ -4,6 +4,7 @@
 //! waiting). Readers have connections of their own. Several processes may share one file: every write transaction is
 //! `BEGIN IMMEDIATE`, and the lease of a session decides who may run it.
 
+mod bill;
 pub(crate) mod copy;
 pub(crate) mod feed;
 mod index;
@@ -93,7 +94,12 @@ impl SqliteEngine {
         };
         let writer = if read_only.is_none() {
             schema::configure(&connection, &settings)?;
-            Some(writer::WriterHandle::start(connection, path.clone(), sequencer.map(Arc::clone))?)
+            Some(writer::WriterHandle::start(
+                connection,
+                path.clone(),
+                sequencer.map(Arc::clone),
+                options.commit_hook.clone(),
+            )?)
         } else {
             None
         };

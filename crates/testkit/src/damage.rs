@@ -17,6 +17,17 @@ pub fn damage_event(folder: &Path, session: &str, seq: u64) {
     assert_eq!(changed, 1, "event {seq} of {session}");
 }
 
+/// Takes away the bills of all sessions in the SQLite database of a data folder: those of earlier versions have none.
+///
+/// # Panics
+///
+/// When there is no such database.
+pub fn forget_bills(folder: &Path) {
+    let connection = Connection::open(folder.join("everturn.db")).expect("the store's database");
+    let sql = "DELETE FROM bill; INSERT OR IGNORE INTO unbilled SELECT key FROM session";
+    connection.execute_batch(sql).expect("a change of the bills");
+}
+
 /// Gives each part of a session that has this text metadata which is nested so deep, in events and rows, as versions did
 /// that stored whatever came.
 ///

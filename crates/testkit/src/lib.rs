@@ -18,6 +18,7 @@
 //! * [`damage`]: a store's database that cannot be read in one place
 //! * [`refusal`]: a store's database that takes no event of one type, or no owner
 //! * [`hostile`]: the lines of a hostile model, and the canaries that they are after
+//! * [`request_rules`]: what a request to a model must be, by the rules of the services
 //! * [`folder`]: all that is in a folder
 //! * [`shared_program`]: a program that every user of the machine can start
 //! * [`deadline`]: bounded waiting
@@ -38,6 +39,7 @@ pub mod process;
 pub mod proxy;
 pub mod refusal;
 pub mod repo;
+pub mod request_rules;
 pub mod shared_program;
 
 pub use config::opencode_config;

@@ -13,6 +13,7 @@
 //! | `TEXT:<n>` | the final text has `n` words |
 //! | `THINK` | every step begins with reasoning |
 //! | `HOSTED:<n>` | every step has `n` tools that the provider runs itself, before the rest; Chat Completions has none |
+//! | `CLOCK:<n>` | the final text has `n` words, each of which is the time at which it was sent, in microseconds |
 //! | `SLOW:<ms>` | a pause after each word of the text |
 //! | `ERR:<status>`, `ERR:<status>x<times>` | an HTTP error, always or for the first requests |
 //! | `RETRY-AFTER:<seconds>` | the errors carry this header |

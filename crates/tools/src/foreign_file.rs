@@ -6,6 +6,10 @@
 //! in bytes while they are read and in time. The reading is done by a thread of its own. One that takes too long, or that
 //! nobody waits for any more, is left behind; it keeps neither a runtime nor the process from ending.
 
+mod lines;
+mod names;
+
+use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +20,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::regular_file::{self, OpenError};
+pub use lines::{FetchedLines, LineRange, fetch_lines};
+pub use names::{FetchedNames, fetch_names};
 
 /// How much is read at once; between two pieces a reader looks whether anybody waits.
 const PIECE: u64 = 256 * 1024;
@@ -102,27 +108,39 @@ pub fn read_text(path: &Path, bounds: ReadBounds) -> Result<String, ForeignFileE
 ///
 /// As [`read`].
 pub async fn fetch(path: PathBuf, bounds: ReadBounds) -> Result<Vec<u8>, ForeignFileError> {
+    apart(bounds.time, move |is_left| take(&path, bounds.bytes, is_left)).await
+}
+
+/// Has a thread of its own read something, for so long.
+async fn apart<T: Send + 'static>(
+    time: Duration,
+    read: impl FnOnce(&dyn Fn() -> bool) -> Result<T, ForeignFileError> + Send + 'static,
+) -> Result<T, ForeignFileError> {
     let (sender, receiver) = oneshot::channel();
     let reader = move || {
-        let read = take(&path, bounds.bytes, || sender.is_closed());
+        let read = read(&|| sender.is_closed());
         drop(sender.send(read));
     };
     std::thread::Builder::new().name("foreign-file".to_owned()).spawn(reader)?;
-    match tokio::time::timeout(bounds.time, receiver).await {
+    match tokio::time::timeout(time, receiver).await {
         Ok(Ok(read)) => read,
         Ok(Err(_)) => Err(io::Error::other("the reader died").into()),
-        Err(_) => Err(ForeignFileError::TooSlow(bounds.time)),
+        Err(_) => Err(ForeignFileError::TooSlow(time)),
     }
+}
+
+fn open(path: &Path, most: u64) -> Result<(File, Metadata), ForeignFileError> {
+    regular_file::open(path).map_err(|error| match error {
+        OpenError::Special(special) => ForeignFileError::Special(special.to_string()),
+        OpenError::TooLarge(_) => ForeignFileError::TooLarge(most),
+        OpenError::Io(error) => ForeignFileError::Io(error),
+    })
 }
 
 /// Reads piece by piece, until nobody waits any more. The size that a file says it has is believed only if it is too
 /// large: those of `/proc` say that they are empty.
 fn take(path: &Path, most: u64, is_left: impl Fn() -> bool) -> Result<Vec<u8>, ForeignFileError> {
-    let (mut file, meta) = regular_file::open(path).map_err(|error| match error {
-        OpenError::Special(special) => ForeignFileError::Special(special.to_string()),
-        OpenError::TooLarge(_) => ForeignFileError::TooLarge(most),
-        OpenError::Io(error) => ForeignFileError::Io(error),
-    })?;
+    let (mut file, meta) = open(path, most)?;
     if meta.len() > most {
         return Err(ForeignFileError::TooLarge(most));
     }

@@ -39,8 +39,17 @@ use crate::{invalid, websearch};
 
 /// Kinds of permission that are not names of tools; a tool of that name would be allowed by rules that mean something
 /// else.
-pub const RESERVED: [&str; 8] =
-    ["external_directory", "doom_loop", LOCAL_NETWORK, NETWORK, OUTSIDE, PROTECTED, "project_trust", SECRET];
+pub const RESERVED: [&str; 9] = [
+    "budget",
+    "external_directory",
+    "doom_loop",
+    LOCAL_NETWORK,
+    NETWORK,
+    OUTSIDE,
+    PROTECTED,
+    "project_trust",
+    SECRET,
+];
 
 /// The longest name a tool may have.
 const NAME_MAX: usize = 64;
@@ -230,6 +239,13 @@ impl ToolOffer {
     #[must_use]
     pub fn filter(mut self, wanted: impl Fn(&dyn Tool) -> bool) -> Self {
         self.tools.retain(|_, tool| !tool.advertised() || wanted(tool.as_ref()));
+        self
+    }
+
+    /// The same with one more tool, in place of any of its name.
+    #[must_use]
+    pub fn with(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.tools.insert(tool.name().to_owned(), tool);
         self
     }
 

@@ -34,9 +34,9 @@ pub(super) fn operations() -> Vec<Operation> {
 
 async fn list(State(app): State<App>, Path(at): Path<SessionPath>) -> Result<JsonAnswer<SessionInbox>> {
     let id = at.session.0;
-    let held = app.engine.sessions().get(&id).await?.held;
+    let session = app.engine.sessions().get(&id).await?;
     let waiting = app.engine.inbox().waiting(&id).await?;
-    answer(&SessionInbox { held, prompts: waiting.iter().map(|item| WaitingPrompt::of(&id, item)).collect() })
+    answer(&SessionInbox::of(&session, &waiting))
 }
 
 async fn add(
@@ -97,8 +97,8 @@ async fn reorder(
     let messages: Vec<_> = body.messages.into_iter().map(|message| message.0).collect();
     let (session, engine) = (id.clone(), app.engine.clone());
     let waiting = run_to_end(async move { engine.inbox().reorder(&session, &messages).await }).await?;
-    let held = app.engine.sessions().get(&id).await?.held;
-    answer(&SessionInbox { held, prompts: waiting.iter().map(|item| WaitingPrompt::of(&id, item)).collect() })
+    let session = app.engine.sessions().get(&id).await?;
+    answer(&SessionInbox::of(&session, &waiting))
 }
 
 async fn resume(State(app): State<App>, Path(at): Path<SessionPath>) -> Result<JsonAnswer<Resumed>> {

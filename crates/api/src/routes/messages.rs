@@ -19,7 +19,7 @@ use super::run_to_end;
 use crate::App;
 use crate::answer::{JsonAnswer, PageAnswer, Result, answer, printed_answer};
 use crate::error::Error;
-use crate::error::ErrorKind::{Busy, NotFound};
+use crate::error::ErrorKind::{self, Busy, NotFound};
 use crate::input::{Json, Limit, MessagePath, PartPath, Path, Query, SessionPath};
 use crate::operation::Operation;
 use crate::wire::message::MessageWithParts;
@@ -34,7 +34,7 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::get("session.messages", "/session/{sessionID}/message", list).fails_with([NotFound]),
         Operation::get("session.message", one, read).fails_with([NotFound]),
         Operation::delete("session.deleteMessage", one, remove).fails_with([NotFound, Busy]),
-        Operation::delete("part.delete", part, remove_part).fails_with([NotFound, Busy]),
+        Operation::delete("part.delete", part, remove_part).fails_with([NotFound, Busy, ErrorKind::Body]),
         Operation::patch("part.update", part, replace_part).fails_with([NotFound, Busy]),
     ]
 }
@@ -162,10 +162,8 @@ async fn remove(State(app): State<App>, Path(at): Path<MessagePath>) -> Result<J
     engine.sessions().get(&id).await?;
     run_to_end(async move {
         // One that waits is taken back: it is not part of the conversation yet.
-        match engine.inbox().cancel(&id, &message).await {
-            Ok(WaitingOutcome::Done(_)) => return Ok(()),
-            Ok(WaitingOutcome::Promoted) | Err(everturn_engine::Error::NoMessage(_)) => {}
-            Err(error) => return Err(error),
+        if waited(engine.inbox().cancel(&id, &message).await)? {
+            return Ok(());
         }
         on_entry(&engine, &id, message, |id, message| {
             let engine = engine.clone();
@@ -182,6 +180,9 @@ async fn remove_part(State(app): State<App>, Path(at): Path<PartPath>) -> Result
     let engine = app.engine;
     engine.sessions().get(&id).await?;
     run_to_end(async move {
+        if waited(engine.inbox().remove_part(&id, &message, &part).await)? {
+            return Ok(());
+        }
         on_entry(&engine, &id, message, |id, message| {
             let (engine, part) = (engine.clone(), part.clone());
             async move { engine.sessions().hide_part(&id, &message, &part).await }
@@ -211,6 +212,9 @@ async fn replace_part(
     let shown = answer(&PartInfo::of(&id, message.as_str(), &new));
     let engine = app.engine;
     run_to_end(async move {
+        if waited(engine.inbox().edit_text(&id, &message, new.clone()).await)? {
+            return Ok(());
+        }
         on_entry(&engine, &id, message, |id, message| {
             let (engine, part) = (engine.clone(), new.clone());
             async move { engine.sessions().replace_part(&id, &message, part).await }
@@ -219,6 +223,17 @@ async fn replace_part(
     })
     .await?;
     shown
+}
+
+/// Whether a message waited, and was changed where it did.
+fn waited(
+    outcome: std::result::Result<WaitingOutcome, everturn_engine::Error>,
+) -> std::result::Result<bool, everturn_engine::Error> {
+    match outcome {
+        Ok(WaitingOutcome::Done(_)) => Ok(true),
+        Ok(WaitingOutcome::Promoted) | Err(everturn_engine::Error::NoMessage(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Does something to the entry that clients know by a message's id. That is its own id nearly always; the second

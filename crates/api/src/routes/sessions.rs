@@ -12,14 +12,16 @@ use serde::{Deserialize, Deserializer, de};
 use super::messages::on_entry;
 use super::run_to_end;
 use crate::App;
-use crate::answer::{JsonAnswer, Result, answer};
-use crate::error::ErrorKind::NotFound;
+use crate::answer::{JsonAnswer, NoContent, Result, answer};
+use crate::error::Error;
+use crate::error::ErrorKind::{Busy, Conflict, NotFound};
 use crate::input::{
     FlagParameter, Id, Json, Limit, MomentParameter, OptionalJson, Path, Query, SessionPath, TextParameter,
 };
 use crate::operation::Operation;
 use crate::wire::session::{
-    FileDiffShape, ForkBody, SessionCreate, SessionPatch, SessionShape, SessionStatus, TodoShape,
+    FileDiffShape, ForkBody, SessionCreate, SessionMoveBody, SessionPatch, SessionShape, SessionStatus,
+    TodoShape,
 };
 use crate::workdir::Workdir;
 
@@ -29,7 +31,7 @@ const LISTED: u32 = 100;
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("session.list", "/session", list),
-        Operation::post("session.create", "/session", create).fails_with([NotFound]),
+        Operation::post("session.create", "/session", create).fails_with([NotFound, Conflict]),
         Operation::get("session.status", "/session/status", statuses),
         Operation::get("session.get", "/session/{sessionID}", read).fails_with([NotFound]),
         Operation::patch("session.update", "/session/{sessionID}", update).fails_with([NotFound]),
@@ -37,6 +39,12 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::get("session.children", "/session/{sessionID}/children", children).fails_with([NotFound]),
         Operation::get("session.todo", "/session/{sessionID}/todo", todo).fails_with([NotFound]),
         Operation::get("session.diff", "/session/{sessionID}/diff", diff).fails_with([NotFound]),
+        Operation::post(
+            "experimental.controlPlane.moveSession",
+            "/experimental/control-plane/move-session",
+            relocate,
+        )
+        .fails_with([NotFound, Busy]),
         Operation::post("session.fork", "/session/{sessionID}/fork", fork).fails_with([NotFound]),
     ]
 }
@@ -202,6 +210,17 @@ async fn diff(
         }
     };
     answer(&diffs)
+}
+
+async fn relocate(State(app): State<App>, Json(body): Json<SessionMoveBody>) -> Result<NoContent> {
+    if body.changes {
+        return Err(Error::Body(
+            "files stay where they are: changes of them cannot be moved along".to_owned(),
+        ));
+    }
+    let (id, directory) = (body.session.0, body.destination.directory);
+    run_to_end(async move { app.engine.sessions().relocate(&id, &directory).await }).await?;
+    Ok(NoContent)
 }
 
 async fn fork(

@@ -29,6 +29,10 @@ pub(crate) struct AgentInfo<'a> {
     permission: &'a [Rule],
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
+    #[serde(rename = "topP", skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steps: Option<u64>,
     options: BTreeMap<String, Value>,
 }
 
@@ -53,6 +57,8 @@ impl<'a> AgentInfo<'a> {
             hidden: agent.hidden,
             permission,
             temperature: agent.temperature,
+            top_p: agent.top_p,
+            steps: agent.steps,
             options: BTreeMap::new(),
         }
     }

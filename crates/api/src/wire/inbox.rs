@@ -3,7 +3,7 @@
 use everturn_engine::inbox::WaitingOutcome;
 use everturn_interop::opencode::v1::{self, Selected, V1Message};
 use everturn_model::inbox::{Delivery, InboxItem};
-use everturn_model::{EntryId, SessionId};
+use everturn_model::{EntryId, Session, SessionId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -89,8 +89,18 @@ impl WaitingPrompt {
 pub(crate) struct SessionInbox {
     /// Whether they stay where they are until the next prompt, or until somebody resumes the session.
     pub(crate) held: bool,
+    /// Whether the session waits for a person, who resumes it, and answers nothing before.
+    pub(crate) parked: bool,
     /// The next one first.
     pub(crate) prompts: Vec<WaitingPrompt>,
+}
+
+impl SessionInbox {
+    /// The inbox of a session as clients see it.
+    pub(crate) fn of(session: &Session, waiting: &[InboxItem]) -> Self {
+        let prompts = waiting.iter().map(|item| WaitingPrompt::of(&session.id, item)).collect();
+        Self { held: session.held, parked: session.parked, prompts }
+    }
 }
 
 /// What became of a change to a prompt that waited.

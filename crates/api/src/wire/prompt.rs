@@ -2,6 +2,7 @@
 
 use everturn_engine::Prompt;
 use everturn_engine::inbox::{PartInput, ResourceAddress};
+use everturn_model::entry::AnswerShape;
 use everturn_model::inbox::Delivery;
 use everturn_model::part::{PartKind, Span};
 use everturn_model::session::ModelRef;
@@ -37,11 +38,31 @@ pub(crate) struct PromptBody {
     parts: Vec<PromptPart>,
 }
 
-/// How the answer is to look: `text`.
+/// How the answer is to look: `text`, or a `json_schema`.
 #[derive(Debug, Deserialize)]
 struct RequestedFormat {
     #[serde(rename = "type")]
     kind: String,
+    schema: Option<Value>,
+    #[serde(rename = "retryCount")]
+    retries: Option<u64>,
+}
+
+/// How often an answer that has not the shape is tried again, unless the client says.
+const RETRIES: u64 = 2;
+
+impl RequestedFormat {
+    /// The shape that is asked for; none for text.
+    fn shape(self) -> Result<Option<AnswerShape>, Error> {
+        match (self.kind.as_str(), self.schema) {
+            ("text", _) => Ok(None),
+            ("json_schema", Some(schema @ Value::Object(_))) => {
+                Ok(Some(AnswerShape { schema, retries: self.retries.unwrap_or(RETRIES) }))
+            }
+            ("json_schema", _) => Err(Error::Body("format.schema must be a JSON schema".to_owned())),
+            (other, _) => Err(Error::Body(format!("format.type must be text or json_schema, not {other:?}"))),
+        }
+    }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -94,9 +115,7 @@ struct PromptPartTime {
 impl PromptBody {
     /// What the engine is asked for.
     pub(crate) fn into_prompt(self) -> Result<Prompt, Error> {
-        if self.format.is_some_and(|format| format.kind != "text") {
-            return Err(Error::Unsupported("an answer in a given JSON schema"));
-        }
+        let format = self.format.map(RequestedFormat::shape).transpose()?.flatten();
         if self.parts.is_empty() {
             return Err(Error::Body("a prompt needs at least one part".to_owned()));
         }
@@ -111,6 +130,7 @@ impl PromptBody {
             model: self.model.map(|model| model.with_variant(variant)),
             system: self.system,
             tools: self.tools,
+            format,
             parts: self.parts.into_iter().map(PartInput::from).collect(),
             delivery: Delivery::Steer,
             reply: !self.no_reply,

@@ -221,6 +221,8 @@ impl From<&Signal> for SessionStatus {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub(crate) struct SessionCreate {
+    /// An id that the client chose. If there is a session of it, that is the answer.
+    id: Option<Id<SessionId>>,
     #[serde(rename = "parentID")]
     parent: Option<Id<SessionId>>,
     title: Option<String>,
@@ -281,15 +283,34 @@ impl SessionCreate {
     pub(crate) fn into_new(self) -> Result<NewSession, Error> {
         check_rules(&self.others, self.permission.as_deref())?;
         Ok(NewSession {
+            id: self.id.map(|id| id.0),
             parent: self.parent.map(|id| id.0),
             title: self.title,
             agent: self.agent,
             model: self.model.map(ModelRef::from),
             permission: self.permission,
             metadata: self.metadata,
-            ..NewSession::default()
         })
     }
+}
+
+/// Where a session is to go on.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub(crate) struct SessionMoveBody {
+    #[serde(rename = "sessionID")]
+    pub(crate) session: Id<SessionId>,
+    pub(crate) destination: MoveDestination,
+    /// Whether what is changed in the files comes along, which is not possible.
+    #[serde(default, rename = "moveChanges")]
+    pub(crate) changes: bool,
+}
+
+/// A place for a session.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub(crate) struct MoveDestination {
+    pub(crate) directory: String,
 }
 
 /// Changes of a session.

@@ -103,3 +103,102 @@ async fn a_client_of_opencode_takes_back_what_waits_by_deleting_the_message() {
     face.prompt(&id, "SAY:b").await;
     assert_eq!(said(&face, &id).await, ["SAY:b", "b"]);
 }
+
+#[tokio::test]
+async fn a_client_of_opencode_changes_what_waits_part_by_part() {
+    // It was told that there is no such message, which it was shown a moment before.
+    let face = Face::start().await;
+    let id = face.session().await;
+    let url = format!("file://{}/a.txt", face.repo.path().display());
+    let parts = json!([
+        {"type": "text", "text": "SAY:a"},
+        {"type": "file", "mime": "text/plain", "url": url},
+    ]);
+    let waiting = add(&face, &id, "", json!({ "parts": parts })).await;
+    let shown = face.messages(&id).await[0]["parts"].clone();
+    assert_eq!(shown.as_array().unwrap().len(), 3, "with what the model is told: {shown}");
+    let path =
+        |part: &Value| format!("/session/{id}/message/{waiting}/part/{}", part["id"].as_str().unwrap());
+    let mut text = shown[0].clone();
+    text["text"] = json!("SAY:other");
+    assert_eq!(face.client.patch(&path(&text), &text).await.ok().json(), text);
+    let refused = face.client.patch(&path(&shown[2]), &shown[2]).await;
+    assert_eq!(refused.status, 400);
+    assert!(refused.body.contains("is not a text, and waits"), "{}", refused.body);
+    assert_eq!(face.client.delete(&path(&shown[2])).await.ok().json(), json!(true));
+    assert_eq!(face.messages(&id).await[0]["parts"], json!([text]));
+    assert_eq!(face.client.delete(&path(&shown[2])).await.status, 404);
+    let last = face.client.delete(&path(&text)).await;
+    assert_eq!(last.status, 400);
+    assert!(last.body.contains("take the prompt back instead"), "{}", last.body);
+    face.client.post(&format!("/everturn/session/{id}/resume"), &json!({})).await.ok();
+    face.prompt(&id, "SAY:b").await;
+    assert!(said(&face, &id).await.contains(&"other".to_owned()));
+    assert!(!face.model.prompts()[0].to_string().contains("a.txt"));
+}
+
+#[tokio::test]
+async fn a_client_of_opencode_goes_back_to_what_waits() {
+    let face = Face::start().await;
+    let id = face.session().await;
+    let mut waiting = Vec::new();
+    for text in ["SAY:a", "SAY:b", "SAY:c"] {
+        waiting.push(add(&face, &id, text, json!({})).await);
+    }
+    let (revert, body) = (format!("/session/{id}/revert"), json!({"messageID": waiting[1]}));
+    let staged = face.client.post(&revert, &body).await.ok().json();
+    assert_eq!(staged["revert"]["messageID"], json!(waiting[1]));
+    let back = face.client.post(&format!("/session/{id}/unrevert"), &json!({})).await.ok().json();
+    assert_eq!(back["revert"], Value::Null);
+    check(&face, &id, &[("SAY:a", "steer"), ("SAY:b", "steer"), ("SAY:c", "steer")]).await;
+    face.client.post(&revert, &body).await.ok();
+    face.prompt(&id, "SAY:d").await;
+    assert_eq!(said(&face, &id).await, ["SAY:a", "SAY:d", "d"]);
+    check(&face, &id, &[]).await;
+}
+
+#[tokio::test]
+async fn a_prompt_that_waits_attaches_lines_and_is_read_again_when_it_is_changed() {
+    let face = Face::start().await;
+    let id = face.session().await;
+    let path = face.repo.path().join("lines.txt");
+    std::fs::write(&path, "one\ntwo\nthree\n").unwrap();
+    let parts = |lines: &str| {
+        let url = format!("file://{}?{lines}", path.display());
+        json!([{"type": "text", "text": "SAY:a"}, {"type": "file", "mime": "text/plain", "url": url}])
+    };
+    let waiting = add(&face, &id, "", json!({"parts": parts("start=2&end=2")})).await;
+    std::fs::write(&path, "one\ntwo\nnew\n").unwrap();
+    let change = json!({"prompt": {"parts": parts("start=2&end=3")}});
+    face.client.patch(&format!("/everturn/session/{id}/inbox/{waiting}"), &change).await.ok();
+    face.prompt(&id, "SAY:b").await;
+    let told = face.model.prompts()[0].to_string();
+    let expected = format!("Lines 2 to 3 of the attached file {}:\\ntwo\\nnew\\n", path.display());
+    assert!(told.contains(&expected) && !told.contains("Lines 2 to 2"), "{told}");
+}
+
+#[tokio::test]
+async fn no_more_prompts_wait_than_can_be_answered() {
+    let face = Face::start().await;
+    let id = face.session().await;
+    let path = format!("/everturn/session/{id}/inbox");
+    let body = json!({"parts": [{"type": "text", "text": "SAY:a"}], "resume": false});
+    // Many at a time: each waits for the disk.
+    for _ in 0..20 {
+        let some = (0..50).map(|_| face.client.post(&path, &body));
+        let replies = futures_util::future::join_all(some).await;
+        assert!(
+            replies.iter().all(|reply| reply.status == 200),
+            "{:?}",
+            replies.first().map(|reply| &reply.body)
+        );
+    }
+    let refused = face.client.post(&path, &body).await;
+    assert_eq!(refused.status, 400);
+    assert!(refused.body.contains("1000 prompts wait in session"), "{}", refused.body);
+    let listed = face.client.get(&path).await.ok().json();
+    assert_eq!(listed["prompts"].as_array().unwrap().len(), 1_000);
+    let first = listed["prompts"][0]["message"]["info"]["id"].as_str().unwrap().to_owned();
+    face.client.delete(&format!("{path}/{first}")).await.ok();
+    assert_eq!(face.client.post(&path, &body).await.status, 200, "there is room for one");
+}

@@ -37,6 +37,50 @@ async fn asked_listed_answered() {
 }
 
 #[tokio::test]
+async fn what_a_guard_stops_is_asked_for_like_a_permission() {
+    let face = Face::with(|config| config["budget"] = json!({"session": {"steps": 4}})).await;
+    let id = face.session().await;
+    let mut events = face.client.events("/event").await;
+    face.prompt_async(&id, &format!("{}SAY:never said", "TOOL:read:a.txt\n".repeat(9))).await;
+    let looping = events.wait_for_type("permission.asked").await["properties"].clone();
+    let messages = face.messages(&id).await;
+    assert_eq!((&looping["permission"], &looping["patterns"]), (&json!("doom_loop"), &json!(["read"])));
+    assert_eq!(looping["tool"]["messageID"], messages.last().unwrap()["info"]["id"]);
+    let reply = async |request: &serde_json::Value, reply: &str| {
+        let path = format!("/permission/{}/reply", request["id"].as_str().unwrap());
+        face.client.post(&path, &json!({ "reply": reply })).await
+    };
+    assert_eq!(reply(&looping, "once").await.ok().json(), json!(true));
+    let paused = events.wait_for_type("permission.asked").await["properties"].clone();
+    assert_eq!((&paused["permission"], &paused["patterns"]), (&json!("budget"), &json!(["session steps"])));
+    assert!(paused.get("tool").is_none() && paused.get("policy").is_none(), "{paused}");
+    assert_eq!(face.client.get("/permission").await.ok().json(), json!([paused]));
+    let answers = async || face.messages(&id).await.len();
+    assert_eq!(answers().await, 5, "the prompt, and four turns");
+    let busy = face.client.get("/session/status").await.ok().json();
+    assert_eq!(busy[&id], json!({"type": "busy"}), "it waits for somebody");
+    assert_eq!(reply(&paused, "reject").await.ok().json(), json!(true));
+    events.wait_for_type("session.idle").await;
+    assert_eq!(reply(&paused, "once").await.status, 404);
+    assert_eq!((answers().await, face.client.get("/permission").await.ok().json()), (5, json!([])));
+}
+
+#[tokio::test]
+async fn what_is_asked_in_one_folder_is_listed_in_no_other() {
+    let face = Face::with(|config| config["permission"] = json!({"bash": "ask"})).await;
+    let id = face.session().await;
+    let mut events = face.client.events("/event").await;
+    face.prompt_async(&id, "TOOL:bash:echo allowed").await;
+    let asked = events.wait_for_type("permission.asked").await["properties"].clone();
+    let other = everturn_testkit::Repo::new(&[("b.txt", "elsewhere\n")]);
+    let listed = async |folder: &std::path::Path| {
+        let list = format!("/permission?directory={}", folder.display());
+        face.client.get(&list).await.ok().json()
+    };
+    assert_eq!((listed(face.repo.path()).await, listed(other.path()).await), (json!([asked]), json!([])));
+}
+
+#[tokio::test]
 async fn rejected_by_the_older_route() {
     let face = Face::with(|config| config["permission"] = json!({"bash": "ask"})).await;
     let id = face.session().await;

@@ -229,3 +229,35 @@ async fn rules_that_are_added_at_once_are_all_kept() {
     let after = face.client.get(&path).await.ok().json();
     assert_eq!(after["permission"].as_array().unwrap().len(), 8, "all of it or nothing");
 }
+
+#[tokio::test]
+async fn a_session_of_a_chosen_id_is_made_once() {
+    let face = Face::start().await;
+    let id = "ses_0123456789abchosenbyaclient";
+    let first = face.client.post("/session", &json!({"id": id, "title": "one"})).await.ok().json();
+    assert_eq!((&first["id"], &first["title"]), (&json!(id), &json!("one")));
+    let again = face.client.post("/session", &json!({"id": id, "title": "two"})).await.ok().json();
+    assert_eq!(again, first);
+    assert_eq!(face.client.get("/session").await.ok().json(), json!([first]));
+}
+
+#[tokio::test]
+async fn a_session_is_moved_to_another_folder() {
+    let face = Face::start().await;
+    let session = face.client.post("/session", &json!({})).await.ok().json();
+    let id = session["id"].as_str().unwrap();
+    std::fs::create_dir(face.repo.join("sub")).unwrap();
+    let there = face.repo.join("sub").display().to_string();
+    let path = "/experimental/control-plane/move-session";
+    let moved = json!({"sessionID": id, "destination": {"directory": there}});
+    assert_eq!(face.client.post(path, &moved).await.status, 204);
+    let session = face.client.get(&format!("/session/{id}")).await.ok().json();
+    assert_eq!((&session["directory"], &session["path"]), (&json!(there), &json!("sub")));
+    let mut with_changes = moved.clone();
+    with_changes["moveChanges"] = json!(true);
+    assert_eq!(face.client.post(path, &with_changes).await.status, 400);
+    let nowhere = json!({"sessionID": id, "destination": {"directory": "/no/such/folder"}});
+    assert_eq!(face.client.post(path, &nowhere).await.status, 400);
+    let missing = json!({"sessionID": "ses_missing", "destination": {"directory": there}});
+    assert_eq!(face.client.post(path, &missing).await.status, 404);
+}

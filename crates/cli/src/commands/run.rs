@@ -85,7 +85,7 @@ pub(crate) struct RunCommand {
     /// Go on with the prompts that wait in the session since it was stopped, as `everturn session resume` does
     #[arg(long, conflicts_with_all = ["message", "model", "agent"])]
     resume: bool,
-    /// Say yes to every permission request instead of no; this trusts no project
+    /// Say yes to every permission request instead of no; this trusts no project, and lets no loop and no used-up budget go on
     #[arg(long)]
     yes: bool,
     /// Trust what this project's configuration asks for, as `everturn trust --yes` does
@@ -385,20 +385,25 @@ impl RunCommand {
                 (engine.requests().dismiss(&request.id).await, Some(note))
             }
             Ask::Permission { permission, patterns, .. } => {
-                let reply = if self.yes { Reply::Once } else { Reply::Reject };
+                // Whoever allows whatever is asked for does not mean that it never ends.
+                let yes = self.yes && !request.is_of_guard();
+                let reply = if yes { Reply::Once } else { Reply::Reject };
                 let what: String = patterns.join(", ").chars().take(LONGEST_SUBJECT).collect();
-                let note = format!(
-                    "`{permission}` was asked for and refused ({what}); --yes allows all that is asked for"
-                );
-                (engine.requests().reply(&request.id, reply, None).await, (!self.yes).then_some(note))
+                let note = if request.is_of_guard() {
+                    format!("`{permission}` was asked for and refused ({what}), as --yes does not allow it")
+                } else {
+                    format!(
+                        "`{permission}` was asked for and refused ({what}); --yes allows all that is asked for"
+                    )
+                };
+                (engine.requests().reply(&request.id, reply, None).await, (!yes).then_some(note))
             }
         };
         match answered {
             Ok(()) => {
                 if let Some(note) = note {
-                    if let Some(call) = &request.call {
-                        shown.refuse(&call.entry);
-                    }
+                    // What is asked between two turns belongs to no answer.
+                    shown.refuse(request.call.as_ref().map_or(&EntryId::from(""), |call| &call.entry));
                     table::note(note);
                 }
                 Ok(())

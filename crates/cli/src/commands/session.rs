@@ -1,14 +1,18 @@
-//! `everturn session`: list, search, show, export and import, go on, archive, delete and restore.
+//! `everturn session`: list, search, show, export and import, go on, move, archive, delete and restore.
 //!
 //! - `lookup`: from what a person typed to a session, or to what they may have meant
 //! - `show`: a conversation as a person reads it
+//! - `state`: what a session does or waits for
 //! - `shelf`: the archive and the trash
 //! - `inbox`: prompts that wait
+//! - `request`: what the model was sent
 
 mod inbox;
 pub(super) mod lookup;
+mod request;
 mod shelf;
 mod show;
+mod state;
 
 use std::path::PathBuf;
 
@@ -17,7 +21,9 @@ use clap::{Args, Subcommand};
 use everturn_engine::Engine;
 use everturn_engine::sessions::{ArchivedSessions, Filter};
 use everturn_interop::opencode::{export, v1};
+use everturn_model::session::Spent;
 use everturn_model::tree::Node;
+use everturn_model::{Money, Session};
 use everturn_tools::foreign_file::{self, ReadBounds};
 use serde_json::{Value, json};
 
@@ -26,12 +32,13 @@ use super::run::RunCommand;
 use crate::settings::{self, Listeners};
 use crate::table;
 use inbox::InboxCommand;
+use request::RequestCommand;
 use shelf::Shelf;
 
 /// The largest export that is taken in, in bytes.
 const LARGEST: u64 = 1 << 30;
 
-/// List, search, show, export, import, archive and delete sessions
+/// List, search, show, export, import, move, archive and delete sessions
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionCommand {
     /// The newest sessions of this project, or of this folder outside of repositories
@@ -72,6 +79,7 @@ pub(crate) enum SessionCommand {
         #[arg(long)]
         json: bool,
     },
+    Request(RequestCommand),
     /// Write a session as OpenCode exports it
     Export {
         /// The session
@@ -96,6 +104,13 @@ pub(crate) enum SessionCommand {
         /// Say yes to every permission request instead of no
         #[arg(long)]
         yes: bool,
+    },
+    /// Go on with a session in another folder, with those of its subagents; files stay where they are
+    Move {
+        /// The session
+        id: String,
+        /// The folder
+        folder: PathBuf,
     },
     /// Take sessions out of the list; they can still be used
     Archive(SessionIds),
@@ -164,8 +179,7 @@ impl SessionCommand {
                 } else {
                     engine.projects().sessions_here(&engine.projects().location(None).await?, filter).await?
                 };
-                list(&sessions, none, json);
-                Ok(())
+                list(engine, &sessions, none, json).await
             }
             Self::Search { words, limit, json } => search(engine, &words.join(" "), limit, json).await,
             Self::Show { id, json } => {
@@ -209,8 +223,18 @@ impl SessionCommand {
                 }
                 Ok(())
             }
+            Self::Request(command) => command.perform(engine).await,
             Self::Inbox(command) => command.perform(engine).await,
             Self::Resume { id, yes } => RunCommand::resume(id, yes).run(engine).await,
+            Self::Move { id, folder } => {
+                let session = lookup::listed(engine, &id).await?;
+                let there =
+                    folder.canonicalize().with_context(|| format!("cannot find {}", folder.display()))?;
+                let there = there.to_str().context("the name of the folder is not UTF-8")?;
+                let moved = engine.sessions().relocate(&session.id, there).await?;
+                table::line(format!("{} goes on in {}", moved.id, moved.directory));
+                Ok(())
+            }
             Self::Archive(SessionIds { ids, json }) => Shelf { engine, json }.archive(&ids).await,
             Self::Unarchive(SessionIds { ids, json }) => Shelf { engine, json }.unarchive(&ids).await,
             Self::Delete(SessionIds { ids, json }) => Shelf { engine, json }.delete(&ids).await,
@@ -222,17 +246,42 @@ impl SessionCommand {
     }
 }
 
-fn list(sessions: &[everturn_model::Session], none: &str, json: bool) {
-    if json {
-        table::json(&Value::Array(sessions.iter().map(v1::session_info).collect()));
-    } else if sessions.is_empty() {
+/// Prints sessions with what each has cost, together with those of its subagents.
+async fn list(engine: &Engine, sessions: &[Session], none: &str, json: bool) -> Result<()> {
+    if sessions.is_empty() && !json {
         table::note(none);
-    } else {
-        let rows = sessions.iter().map(|session| {
-            vec![session.id.to_string(), table::moment(session.time.updated), session.title.clone()]
-        });
-        table::rows(&["session", "updated", "title"], rows);
+        return Ok(());
     }
+    let ids = sessions.iter().map(|session| session.id.clone()).collect();
+    let spent = engine.spending().of_families(ids).await?;
+    let spent = |session: &Session| spent.get(&session.id).copied().unwrap_or_default();
+    if json {
+        let described = sessions.iter().map(|session| {
+            let mut value = json!(v1::session_info(session));
+            if let Some(map) = value.as_object_mut() {
+                let Spent { tokens, cost } = spent(session);
+                map.insert("spent".to_owned(), json!({ "tokens": tokens, "cost": cost }));
+            }
+            value
+        });
+        table::json(&Value::Array(described.collect()));
+        return Ok(());
+    }
+    // Where nothing costs anything and all rest, the titles have the room.
+    let paid = sessions.iter().any(|session| spent(session).cost > Money::ZERO);
+    let busy = sessions.iter().any(|session| !state::word(session).is_empty());
+    let rows = sessions.iter().map(|session| {
+        let (id, updated) = (session.id.to_string(), table::moment(session.time.updated));
+        let state = busy.then(|| state::word(session).to_owned());
+        let cost = paid.then(|| spent(session).cost.to_string());
+        [id, updated].into_iter().chain(state).chain(cost).chain([session.title.clone()]).collect()
+    });
+    let mut head = vec!["session", "updated"];
+    head.extend(busy.then_some("state"));
+    head.extend(paid.then_some("cost"));
+    head.push("title");
+    table::rows(&head, rows);
+    Ok(())
 }
 
 async fn search(engine: &Engine, words: &str, limit: u32, json: bool) -> Result<()> {

@@ -41,7 +41,7 @@ fn help_names_the_commands() {
         help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     let names: Vec<&str> = commands.filter_map(|line| line.split_whitespace().next()).collect();
     let expected = [
-        "serve", "run", "demo", "models", "auth", "trust", "mcp", "session", "trash", "usage", "import",
+        "serve", "run", "demo", "models", "auth", "trust", "mcp", "session", "trash", "stats", "import",
         "inspect", "doctor", "backup", "restore", "scrub",
     ];
     assert_eq!(names, expected.into_iter().chain(["help"]).collect::<Vec<_>>());
@@ -359,6 +359,41 @@ fn a_run_answers_everything_that_is_asked_at_once() {
         assert_eq!(outcome.stdout.matches('✓').count() == 2, answered, "{}", outcome.stdout);
         assert_eq!(outcome.stdout.matches(['✓', '✗']).count(), 3, "{}", outcome.stdout);
     }
+}
+
+#[test]
+fn a_run_ends_where_a_guard_stops_it() {
+    // A model that makes the same call for ever was answered for ever, with --yes.
+    let home = Home::new();
+    let call = json!({"tools": [{"name": "read", "input": {"filePath": "missing.txt"}}]});
+    let script = Value::Array(vec![call; 40]);
+    std::fs::write(home.work().join("loop.json"), script.to_string()).unwrap();
+    let run =
+        |options: &[&str]| home.run(&[&["run", "--model", "scripted/./loop.json", "go"], options].concat());
+    let show = || {
+        let listed = parse(&home.run(&["session", "list", "--json"]).success());
+        home.run(&["session", "show", listed[0]["id"].as_str().unwrap()]).success()
+    };
+    for options in [&[][..], &["--yes"]] {
+        let outcome = run(options);
+        assert_eq!(outcome.status, Some(3), "{}", outcome.stderr);
+        let told = "`doom_loop` was asked for and refused (read), as --yes does not allow it";
+        assert!(outcome.stderr.contains(told), "{}", outcome.stderr);
+    }
+    home.configure(&json!({"permission": {"doom_loop": "deny"}}));
+    assert_eq!(run(&["--yes"]).stdout.matches(['✓', '✗']).count(), 5);
+    assert!(show().contains("A rule is against that (doom_loop read), so the work ends here."), "{}", show());
+    home.configure(&json!({"permission": {"doom_loop": "allow"}, "budget": {"session": {"steps": 7}}}));
+    let outcome = run(&["--yes"]);
+    assert_eq!(outcome.status, Some(3), "{}", outcome.stderr);
+    assert_eq!(outcome.stdout.matches(['✓', '✗']).count(), 7, "{}", outcome.stdout);
+    let told = "`budget` was asked for and refused (session steps), as --yes does not allow it";
+    assert!(outcome.stderr.contains(told), "{}", outcome.stderr);
+    // Where nothing is left from the beginning, the prompt is kept until there is.
+    home.configure(&json!({"budget": {"project": {"steps": 1}}}));
+    let outcome = run(&[]);
+    assert_eq!((outcome.status, outcome.stdout.as_str()), (Some(3), ""), "{}", outcome.stderr);
+    assert!(show().contains("1 prompt waits, held"), "{}", show());
 }
 
 #[test]

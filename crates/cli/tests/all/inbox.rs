@@ -58,6 +58,16 @@ async fn a_person_goes_on_with_what_waited_since_a_session_was_stopped() {
     let shown = home.run(&["session", "show", id]).success();
     assert!(shown.contains("3 prompts wait, held; `everturn session resume"), "{shown}");
 
+    let list = home.run(&["session", "list"]).success();
+    assert!(list.contains(" state ") && list.contains(" held "), "{list}");
+    let added = inbox(&home, &[id, "--add", "SAY:four"]);
+    let enqueued = inbox(&home, &[id, "--enqueue", "SAY:five"]);
+    let five = [("SAY:four", "steer"), ("SAY:five", "queue")];
+    assert_eq!(in_short(&enqueued)[3..], five);
+    for added in [&added["prompts"][3], &enqueued["prompts"][4]] {
+        assert_eq!(added["resume"], json!(false));
+        inbox(&home, &[id, "--cancel", added["messageID"].as_str().unwrap()]);
+    }
     inbox(&home, &[id, "--cancel", &messages[1]]);
     inbox(&home, &[id, "--edit", &messages[0], "SAY:other"]);
     let ordered = inbox(&home, &[id, "--first", &messages[2], &messages[0]]);
@@ -70,6 +80,8 @@ async fn a_person_goes_on_with_what_waited_since_a_session_was_stopped() {
     let resumed = home.run(&["session", "resume", id]);
     assert_eq!(resumed.stdout, "three\nother\n", "{}", resumed.stderr);
     assert_eq!((resumed.status, resumed.stderr), (Some(0), format!("session {id}\n")));
+    let list = home.run(&["session", "list"]).success();
+    assert!(!list.contains(" state "), "{list}");
     let late = home.run(&["session", "inbox", id, "--cancel", &messages[0]]);
     let said = "that prompt is part of the conversation already; nothing was changed\nno prompt waits in this session\n";
     assert_eq!((late.status, late.stderr.as_str()), (Some(0), said));

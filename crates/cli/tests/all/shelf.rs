@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use everturn_testkit::damage::{damage_event, damage_session};
+use everturn_testkit::damage::{damage_event, damage_session, forget_bills};
 use everturn_testkit::process::ServerOptions;
 use everturn_testkit::{EverturnServer, ModelServer, fixtures, within};
 use serde_json::{Value, json};
@@ -215,12 +215,13 @@ fn what_helps_a_damaged_session_is_said_the_same_everywhere() {
     home.run(&prompt);
     let [one, two] = [0, 1].map(|place| ids(&home, &LIST).remove(place));
     damage_event(data.path(), &one, 1);
+    forget_bills(data.path());
 
-    let usage = home.run(&["usage", "--by", "model"]);
-    let (found, advice) = (usage.stderr.trim_end(), "`everturn doctor` says what helps");
+    let stats = home.run(&["stats", "--by", "model"]);
+    let (found, advice) = (stats.stderr.trim_end(), "`everturn doctor` says what helps");
     assert!(found.starts_with(&format!("what {one} used is under (no model known): ")), "{found}");
     assert!(found.ends_with(advice), "{found}");
-    assert!(usage.stdout.contains("scripted/demo") && usage.stdout.contains("total"), "{}", usage.stdout);
+    assert!(stats.stdout.contains("scripted/demo") && stats.stdout.contains("total"), "{}", stats.stdout);
 
     let doctor = home.run(&["doctor", "--set-aside"]);
     assert_eq!(doctor.status, Some(1));
@@ -240,21 +241,76 @@ fn what_helps_a_damaged_session_is_said_the_same_everywhere() {
 }
 
 #[test]
-fn usage_adds_up() {
+fn stats_add_up() {
     let home = Home::new();
-    assert_eq!(home.run(&["usage"]).stderr, "there are no sessions yet\n");
-    let (home, count) = stocked();
-    for by in ["project", "model"] {
-        let usage = json(&home, &["usage", "--by", by]);
-        let total = usage["tokens"]["input"].as_u64().unwrap();
-        let rows = usage[format!("{by}s")].as_array().unwrap();
-        let sum: u64 = rows.iter().map(|row| row["tokens"]["input"].as_u64().unwrap()).sum();
-        assert_eq!(sum, total, "{usage}");
-        assert!(usage["sessions"].as_u64().unwrap() >= u64::try_from(count).unwrap(), "{usage}");
-        let table = home.run(&["usage", "--by", by]).success();
+    assert_eq!(home.run(&["stats"]).stderr, "nothing was used yet\n");
+    let (home, _) = stocked();
+    for by in ["day", "model", "project"] {
+        let stats = json(&home, &["stats", "--by", by]);
+        let rows = stats[format!("{by}s")].as_array().unwrap();
+        let sum = |key: &str| rows.iter().map(|row| row["tokens"][key].as_u64().unwrap()).sum::<u64>();
+        assert_eq!((sum("input"), sum("output")), {
+            let total = |key: &str| stats["tokens"][key].as_u64().unwrap();
+            (total("input"), total("output"))
+        });
+        assert!(sum("input") > 0 && stats["uses"].as_u64() >= stats["sessions"].as_u64(), "{stats}");
+        let table = home.run(&["stats", "--by", by]).success();
         assert!(table.starts_with(&format!(" {by}")) && table.contains("total"), "{table}");
-        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        assert!(table.lines().all(|line| line.chars().count() <= 80) && !table.contains('█'), "{table}");
     }
+    // What the command was called before says the same.
+    let [now, before] =
+        [["stats", "--by", "model"], ["usage", "--by", "model"]].map(|call| home.run(&call).success());
+    assert_eq!(now, before);
+    assert_eq!(home.run(&["stats", "--since", "2999-01-01"]).stderr, "nothing was used since then\n");
+    let wrong = home.run(&["stats", "--since", "soon"]).failure(2);
+    assert!(wrong.contains("no day such as 2026-11-18"), "{wrong}");
+}
+
+#[test]
+fn lists_show_what_sessions_cost() {
+    let (home, _) = stocked();
+    let table = home.run(&LIST).success();
+    let head = table.lines().next().unwrap();
+    assert!(head.split_whitespace().eq(["session", "updated", "cost", "title"]), "{table}");
+    let sessions = json(&home, &LIST);
+    let paid =
+        sessions.as_array().unwrap().iter().filter(|session| session["spent"]["cost"].as_f64() > Some(0.0));
+    let paid: Vec<&Value> = paid.collect();
+    assert!(!paid.is_empty(), "{sessions}");
+    for session in paid {
+        let (id, cost) = (session["id"].as_str().unwrap(), session["spent"]["cost"].as_f64().unwrap());
+        let row = table.lines().find(|line| line.contains(id)).unwrap();
+        assert!(row.contains(&format!("${cost:.4}")), "{row}");
+        assert!(cost >= session["cost"].as_f64().unwrap(), "with its subagents: {session}");
+    }
+}
+
+#[test]
+fn a_session_goes_on_in_another_folder() {
+    let data = tempfile::tempdir().unwrap();
+    let mut home = Home::new();
+    home.set("EVERTURN_DATA", data.path());
+    home.run(&["run", "--model", "scripted/demo", "hello"]);
+    let id = ids(&home, &LIST).remove(0);
+    let there = tempfile::tempdir().unwrap();
+    let folder = there.path().canonicalize().unwrap().display().to_string();
+    let moved = home.run(&["session", "move", &id, &folder]).success();
+    assert_eq!(moved, format!("{id} goes on in {folder}\n"));
+    assert_eq!(json(&home, &LIST)[0]["directory"], folder.as_str());
+    let missing = home.run(&["session", "move", &id, "/no/such/folder"]).failure(1);
+    assert!(missing.starts_with("everturn: cannot find /no/such/folder: No such file"), "{missing}");
+}
+
+#[test]
+fn a_run_ends_with_the_name_of_its_session() {
+    // It ended before the name was there, so its sessions kept the default one.
+    let data = tempfile::tempdir().unwrap();
+    let mut home = Home::new();
+    home.set("EVERTURN_DATA", data.path());
+    assert_eq!(home.run(&["run", "--model", "scripted/demo", "hello"]).status, Some(0));
+    let title = json(&home, &LIST)[0]["title"].as_str().unwrap().to_owned();
+    assert!(!title.starts_with("New session - "), "{title}");
 }
 
 /// A server on the data of a home, with a configuration.

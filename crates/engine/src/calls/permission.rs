@@ -8,6 +8,7 @@ use everturn_tools::Need;
 use everturn_tools::bash::NETWORK;
 use everturn_tools::process::sandbox::{SandboxPart, SandboxSettings};
 
+use super::repetition::is_about_repetition;
 use super::{CallSurroundings, INTERRUPTED, ToolCall, ToolCalls};
 use crate::Error;
 use crate::confinement::decide_within;
@@ -31,28 +32,28 @@ impl ToolCalls {
     /// Decides about a call, and asks the person where the rules leave it to them.
     pub(super) async fn permit(
         &self,
-        setting: &CallSurroundings,
+        setting: &mut CallSurroundings,
         call: &ToolCall,
         needs: Vec<Need>,
     ) -> Result<Permit, Error> {
         // A call asks its own questions when it runs: it was permitted before, and has begun.
         let running = matches!(&call.waiting, Some(Request { ask: Ask::Question { .. }, .. }));
-        let waiting = call.waiting.as_ref().filter(|_| !running);
+        let waiting = call.waiting.as_ref().filter(|request| !running && !is_about_repetition(request));
         let mut asked = waiting.is_some();
         if let Some(request) = waiting {
-            let policy = Some(Arc::clone(&setting.policy));
-            let answer = self.requests.ask_again(&setting.session, request, policy, &setting.cancel).await?;
+            let answer = self.requests.ask_again(&setting.session, request, &setting.cancel).await?;
             if let Some(refusal) = refusal(answer) {
                 return Ok(refusal);
             }
+            self.heed_denials(setting, call).await?;
         }
         // Nobody is asked about a call that another of its needs forbids.
-        let forbidden = |need: &&Need| setting.decide(&[], need) == Action::Deny;
-        if let Some(need) = needs.iter().find(forbidden) {
+        if let Some(need) = needs.iter().find(|need| setting.decide(&[], need) == Action::Deny) {
             return Ok(denial(need));
         }
+        let all = needs;
         let needs: Vec<Need> =
-            needs.iter().filter(|need| !setting.is_asked_with_another(need, &needs)).cloned().collect();
+            all.iter().filter(|need| !setting.is_asked_with_another(need, &all)).cloned().collect();
         for need in needs {
             let saved = self.requests.approvals(&setting.session, &setting.scope.worktree).await?;
             match setting.decide(&saved, &need) {
@@ -66,15 +67,30 @@ impl ToolCalls {
                     let caller = call.caller();
                     let Need { permission, patterns, always, metadata } = need;
                     let ask = Ask::Permission { permission, patterns, always, metadata };
-                    let (session, policy) = (&setting.session, Some(Arc::clone(&setting.policy)));
+                    let (session, policy) = (&setting.session, &setting.policy);
                     let answer = self.requests.ask(session, ask, caller, policy, &setting.cancel).await?;
                     if let Some(refusal) = refusal(answer) {
                         return Ok(refusal);
+                    }
+                    self.heed_denials(setting, call).await?;
+                    if let Some(need) = all.iter().find(|need| setting.decide(&[], need) == Action::Deny) {
+                        return Ok(denial(need));
                     }
                 }
             }
         }
         Ok(Permit::Run { asked })
+    }
+
+    /// Lets what was forbidden while a call waited for a person count for it.
+    pub(super) async fn heed_denials(
+        &self,
+        setting: &mut CallSurroundings,
+        call: &ToolCall,
+    ) -> Result<(), Error> {
+        let (session, policy) = (&setting.session.id, &setting.policy);
+        setting.policy = Arc::new(self.requests.policy_after(session, &call.entry, policy).await?);
+        Ok(())
     }
 }
 
@@ -124,7 +140,7 @@ fn denial(need: &Need) -> Permit {
     Permit::Refuse { text, declined: false }
 }
 
-fn refusal(answer: RequestAnswer) -> Option<Permit> {
+pub(super) fn refusal(answer: RequestAnswer) -> Option<Permit> {
     match answer {
         RequestAnswer::Allowed => None,
         RequestAnswer::Rejected(rejection) => Some(match rejection.words(REJECTED) {

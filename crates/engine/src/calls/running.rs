@@ -2,32 +2,66 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use everturn_model::Tree;
 use everturn_model::tool::{Outcome, ToolResult};
+use tokio::sync::Semaphore;
 use tokio::task::{Id, JoinError, JoinSet};
 use tracing::Instrument as _;
 
 use super::{CallSurroundings, SettledCall, ToolCall, ToolCalls};
+use crate::guards::{CallRepetition, Repetition};
 use crate::mint::Mint;
+
+/// How many tools of a turn run at once. Those that only wait for somebody else do not count.
+const TOOLS_AT_ONCE: usize = 16;
 
 /// The calls of a turn that run.
 #[derive(Debug)]
 pub(crate) struct RunningCalls {
+    /// The places of those that have been permitted.
+    places: Arc<Semaphore>,
     tasks: JoinSet<SettledCall>,
     calls: HashMap<Id, ToolCall>,
+    /// The calls of the conversation so far, once one of this turn was started.
+    repetition: Option<CallRepetition>,
     mint: Mint,
 }
 
 impl RunningCalls {
     /// None yet.
     pub(crate) fn new(mint: Mint) -> Self {
-        Self { tasks: JoinSet::new(), calls: HashMap::new(), mint }
+        let places = Arc::new(Semaphore::new(TOOLS_AT_ONCE));
+        Self { places, tasks: JoinSet::new(), calls: HashMap::new(), repetition: None, mint }
     }
 
-    /// Starts a call.
-    pub(crate) fn start(&mut self, calls: &ToolCalls, setting: CallSurroundings, call: ToolCall) {
-        let task = self.tasks.spawn(calls.clone().execute(setting, call.clone()).in_current_span());
+    /// Starts a call that is in the tree, after those that came before it.
+    pub(crate) fn start(
+        &mut self,
+        calls: &ToolCalls,
+        setting: CallSurroundings,
+        tree: &Tree,
+        call: ToolCall,
+    ) {
+        let repeats = self.repetition(tree, &call);
+        let places = Arc::clone(&self.places);
+        let execution = calls.clone().execute(setting, call.clone(), repeats, places);
+        let task = self.tasks.spawn(execution.in_current_span());
         self.calls.insert(task.id(), call);
+    }
+
+    /// Whether a call completes a loop. The conversation is looked through once in a turn.
+    fn repetition(&mut self, tree: &Tree, call: &ToolCall) -> Option<Repetition> {
+        match &mut self.repetition {
+            // After a restart some of the calls in between have settled, and are not started again.
+            Some(calls) if !call.again => calls.add(&call.tool, &call.input),
+            slot => {
+                let (calls, repeats) = CallRepetition::up_to(tree, &call.part);
+                *slot = Some(calls);
+                repeats
+            }
+        }
     }
 
     /// Whether none runs.

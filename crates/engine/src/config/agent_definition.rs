@@ -49,8 +49,14 @@ pub struct AgentDefinition {
     pub prompt: Option<String>,
     /// The name of its model.
     pub model: Option<String>,
+    /// The named set of options of its model.
+    pub variant: Option<String>,
     /// The sampling temperature of its requests.
     pub temperature: Option<f64>,
+    /// The share of likely words that its requests consider.
+    pub top_p: Option<f64>,
+    /// How many steps it may take for one prompt.
+    pub steps: Option<u64>,
     /// Its rules.
     pub rules: ConfiguredRules,
 }
@@ -66,6 +72,12 @@ impl AgentDefinition {
         self.disabled = flag("disable").unwrap_or(self.disabled);
         self.prompt = text("prompt").or(self.prompt.take());
         self.model = text("model").or(self.model.take());
+        self.variant = text("variant").or(self.variant.take());
+        let number = |key: &str| value.get(key).and_then(Value::as_f64);
+        self.top_p = number("top_p").or(self.top_p);
+        // `maxSteps` is what OpenCode called it before.
+        let count = |key: &str| value.get(key).and_then(Value::as_u64).filter(|count| *count > 0);
+        self.steps = count("steps").or_else(|| count("maxSteps")).or(self.steps);
         self.temperature = value.get("temperature").and_then(Value::as_f64).or(self.temperature);
     }
 }
@@ -99,16 +111,20 @@ mod tests {
     fn later_files_refine_what_earlier_ones_say() {
         let mut agent = AgentDefinition::default();
         agent.refine(
-            &json!({"description": "reviews", "mode": "subagent", "temperature": 0.5, "prompt": "Look."}),
+            &json!({"description": "reviews", "mode": "subagent", "temperature": 0.5, "prompt": "Look.",
+                "maxSteps": 3, "top_p": 0.9}),
         );
-        agent.refine(&json!({"mode": "odd", "model": "x/y", "disable": true, "prompt": "Look twice."}));
+        agent.refine(&json!({"mode": "odd", "model": "x/y", "disable": true, "prompt": "Look twice.", "variant": "high", "steps": 0}));
         let expected = AgentDefinition {
             description: Some("reviews".to_owned()),
             role: Some(AgentRole::Subagent),
             disabled: true,
             prompt: Some("Look twice.".to_owned()),
             model: Some("x/y".to_owned()),
+            variant: Some("high".to_owned()),
             temperature: Some(0.5),
+            top_p: Some(0.9),
+            steps: Some(3),
             ..AgentDefinition::default()
         };
         assert_eq!(agent, expected);

@@ -13,6 +13,7 @@ use everturn_tools::websearch::SearchService;
 use serde_json::Value;
 
 use super::agent_definition::fold_modes;
+use super::budget::Budgets;
 use super::caution::{Cautions, caution, caution_about};
 use super::known_keys::BUILTIN_AGENTS;
 use super::layer::{self, ConfigLayer, FileStamps, merge, put_at};
@@ -160,6 +161,13 @@ impl ConfigLayers {
         self.first.iter().chain(&self.last).map(|layer| &layer.values)
     }
 
+    /// The same as one.
+    fn own(&self) -> Map {
+        let mut own = merged(&self.first);
+        merge(&mut own, merged(&self.last));
+        own
+    }
+
     /// All of them as one.
     fn merged(&self) -> Map {
         let mut all = merged(&self.first);
@@ -252,6 +260,7 @@ impl ConfigReading<'_> {
         take_rules(&mut config, layers);
         config.sandbox = self.sandbox(layers, &config.rules.person);
         take_agents(&mut config, layers);
+        config.budgets = Budgets::settle(&layers.own(), &layers.request.allowed);
         config.instructions = lists(layers, |values| values.get("instructions"));
         config.skills = lists(layers, |values| values.get("skills")?.get("paths"));
         config
@@ -259,8 +268,7 @@ impl ConfigReading<'_> {
 
     /// How far programs are confined: what the person says, and what a project may.
     fn sandbox(&mut self, layers: &ConfigLayers, rules: &[Rule]) -> SandboxChoice {
-        let mut person = merged(&layers.first);
-        merge(&mut person, merged(&layers.last));
+        let person = layers.own();
         let project = layers.granted.get("sandbox").or_else(|| layers.request.allowed.get("sandbox"));
         // What is wrong with it was told of the files.
         let (person, _) = SandboxWish::read(person.get("sandbox"), &self.sources.home);

@@ -168,6 +168,7 @@ fn words(name: &str, value: &Value) -> String {
         "provider" => "where conversations and keys are sent, and which keys",
         "skills" => "skills outside the project",
         "snapshot" => "whether changes of files can be undone",
+        "limits" => "how long a turn may take",
         "tool_output" => "how much of an output the model sees",
         "websearch" => "where searches are sent",
         _ => "a setting",

@@ -25,6 +25,7 @@ pub(super) const TOP: KeyLevel = KeyLevel {
         "attachment",
         "autoshare",
         "autoupdate",
+        "budget",
         "command",
         "compaction",
         "default_agent",
@@ -36,6 +37,7 @@ pub(super) const TOP: KeyLevel = KeyLevel {
         "instructions",
         "keybinds",
         "layout",
+        "limits",
         "logLevel",
         "lsp",
         "mcp",
@@ -94,7 +96,7 @@ pub(super) const AGENT: KeyLevel = KeyLevel {
 };
 
 /// Levels in which nothing restricts: the key of each, and whether there is one for each name in it.
-pub(super) const OTHERS: [(&str, bool, KeyLevel); 5] = [
+pub(super) const OTHERS: [(&str, bool, KeyLevel); 6] = [
     (
         "mcp",
         true,
@@ -115,6 +117,7 @@ pub(super) const OTHERS: [(&str, bool, KeyLevel); 5] = [
         true,
         plain_level(&["api", "blacklist", "env", "id", "models", "name", "npm", "options", "whitelist"]),
     ),
+    ("limits", false, plain_level(&["inactivity", "retry_after", "turn"])),
     ("skills", false, plain_level(&["paths", "urls"])),
     ("tool_output", false, plain_level(&["max_bytes", "max_lines"])),
     ("websearch", false, plain_level(&["key", "provider", "url"])),

@@ -23,10 +23,11 @@ use super::sandbox_choice::{self, SandboxStrength};
 const LOOKS: [&str; 6] = ["$schema", "keybinds", "layout", "theme", "tui", "username"];
 
 /// Settings that are held as a whole.
-const HELD: [&str; 8] = [
+const HELD: [&str; 9] = [
     "default_agent",
     "disabled_providers",
     "enabled_providers",
+    "limits",
     "model",
     "small_model",
     "snapshot",
@@ -136,6 +137,8 @@ pub(super) fn take_apart(values: Map) -> ProjectRequest {
                 let restricts = sandbox_choice::restricts(&value);
                 request.put(&["sandbox"], value, restricts);
             }
+            // It counts beside the person's own: the lower one applies.
+            ("budget", value) => request.put(&["budget"], value, true),
             (looks, value) if LOOKS.contains(&looks) => {
                 let harmless = !placeholders::are_in(&value);
                 request.put(&[looks], value, harmless);

@@ -6,8 +6,10 @@
 //!
 //! # Layout
 //! - `rules`: rules that mean nothing, and those where nothing reads them
+//! - `settings`: settings with a form of their own
 
 mod rules;
+mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,8 +23,7 @@ use super::known_keys::{
     AGENT, ALL_AGENTS, BUILTIN_AGENTS, KeyLevel, OTHERS, TOP, may_switch_off, only_allows,
 };
 use super::misspelling::{is_close, plain, shown};
-use super::sandbox_choice::{STRICT, SandboxWish};
-use super::trash_lifetime;
+use super::sandbox_choice::STRICT;
 
 /// The most that is named of one file.
 const MOST: usize = 10;
@@ -89,10 +90,8 @@ pub(super) fn find(values: &Map, doubled: &[DoubledKey], context: &UnheededConte
             "tools" => search.look_at_tools(&path, value),
             "agent" | "mode" => search.look_at_agents(key, value),
             "sandbox" => search.look_at_sandbox(value),
-            "trash" => {
-                let mistake = trash_lifetime::mistake(value);
-                mistake.into_iter().for_each(|what| search.note(&["trash", "keep"], what));
-            }
+            "trash" => search.look_at_trash(value),
+            "budget" => search.look_at_budget(value),
             _ => search.look_at_key(&TOP, &path, value),
         }
     }
@@ -231,18 +230,6 @@ impl UnheededSearch<'_> {
                 }
                 _ => self.look_at_key(&AGENT, &path, value),
             }
-        }
-    }
-
-    fn look_at_sandbox(&mut self, value: &Value) {
-        for mistake in SandboxWish::read(Some(value), self.context.home).1 {
-            let path: Vec<&str> = ["sandbox"].into_iter().chain(mistake.key.as_deref()).collect();
-            let Some(meant) = mistake.meant else {
-                self.note(&path, mistake.what);
-                continue;
-            };
-            self.note(&path, format!("{}{ASKED}", mistake.what));
-            self.be_careful(names_in(&meant));
         }
     }
 

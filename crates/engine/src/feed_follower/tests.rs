@@ -54,6 +54,6 @@ async fn a_session_that_begins_a_turn_here_is_not_busy_elsewhere() {
     append(Authority::Open, Event::SessionCreated { session: Box::new(session) }).await;
     let lease = store.acquire(&id).await.unwrap();
     busy.add(id.clone(), None);
-    append(Authority::Owned(lease), Event::StepStarted { entry: Box::new(begun) }).await;
+    append(Authority::Owned(lease), Event::StepStarted { entry: Box::new(begun), frame: None }).await;
     assert!(!busy.has(&id));
 }

@@ -7,10 +7,11 @@ use std::collections::HashSet;
 
 use everturn_model::fold;
 use everturn_model::inbox::{Delivery, InboxItem, WAITING_LIMIT};
-use everturn_model::{EntryId, Event, SessionId};
+use everturn_model::part::PartKind;
+use everturn_model::{EntryId, Event, Part, PartId, SessionId};
 
-use super::{Prompt, PromptInbox};
-use crate::Error;
+use super::{DraftedPrompt, Prompt, PromptInbox};
+use crate::{Error, bounds};
 
 /// What became of a change to a prompt that waited.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,9 +53,63 @@ impl PromptInbox {
             resume: now.resume,
             ..prompt
         };
-        let item = Box::new(self.draft(id, prompt).await?);
-        let item = Box::new(InboxItem { time: now.time, extra: now.extra, ..*item });
-        self.change(id, message, Event::PromptEdited { item }).await
+        let DraftedPrompt { item, unread } = self.draft(id, prompt).await?;
+        let item = Box::new(InboxItem { time: now.time, extra: now.extra, ..item });
+        let outcome = self.change(id, &item.clone(), Event::PromptEdited { item }).await?;
+        if let WaitingOutcome::Done(_) = outcome {
+            self.report(id, unread).await;
+        }
+        Ok(outcome)
+    }
+
+    /// Gives a text of a prompt that waits other words.
+    ///
+    /// # Errors
+    /// When there is no such session, message or part, or the part is no text.
+    pub async fn edit_text(
+        &self,
+        id: &SessionId,
+        message: &EntryId,
+        new: Part,
+    ) -> Result<WaitingOutcome, Error> {
+        bounds::check_new_part(&new)?;
+        let Some(mut now) = self.find(id, message).await? else { return Ok(WaitingOutcome::Promoted) };
+        let own = now.parts.iter_mut().find(|part| part.id == new.id);
+        let own = own.ok_or_else(|| Error::NoPart(new.id.to_string()))?;
+        match (&own.kind, &new.kind) {
+            (PartKind::Text { .. }, PartKind::Text { .. }) => *own = new,
+            _ => {
+                let which = &own.id;
+                return Err(Error::Invalid(format!(
+                    "part {which} is not a text, and waits; change the whole prompt instead"
+                )));
+            }
+        }
+        self.change(id, &now, Event::PromptEdited { item: Box::new(now.clone()) }).await
+    }
+
+    /// Takes a part out of a prompt that waits, with what the model would be told of it.
+    ///
+    /// # Errors
+    /// When there is no such session, message or part, or it is the only one.
+    pub async fn remove_part(
+        &self,
+        id: &SessionId,
+        message: &EntryId,
+        part: &PartId,
+    ) -> Result<WaitingOutcome, Error> {
+        let Some(mut now) = self.find(id, message).await? else { return Ok(WaitingOutcome::Promoted) };
+        let at = now.parts.iter().position(|own| own.id == *part);
+        let at = at.ok_or_else(|| Error::NoPart(part.to_string()))?;
+        let before = now.parts.iter().take(at).rev().take_while(|part| is_told(part)).count();
+        let is_file = matches!(now.parts.get(at).map(|part| &part.kind), Some(PartKind::File { .. }));
+        now.parts.drain(at - if is_file { before } else { 0 }..=at);
+        if now.parts.is_empty() {
+            return Err(Error::Invalid(format!(
+                "part {part} is all that there is of the prompt {message}; take the prompt back instead"
+            )));
+        }
+        self.change(id, &now, Event::PromptEdited { item: Box::new(now.clone()) }).await
     }
 
     /// Changes when a prompt that waits is promoted.
@@ -67,7 +122,9 @@ impl PromptInbox {
         message: &EntryId,
         delivery: Delivery,
     ) -> Result<WaitingOutcome, Error> {
-        self.change(id, message, Event::PromptRerouted { id: message.clone(), delivery }).await
+        let Some(now) = self.find(id, message).await? else { return Ok(WaitingOutcome::Promoted) };
+        let rerouted = Event::PromptRerouted { id: message.clone(), delivery };
+        self.change(id, &InboxItem { delivery, ..now }, rerouted).await
     }
 
     /// Takes a prompt back that waits.
@@ -76,8 +133,8 @@ impl PromptInbox {
     /// When there is no such session or message.
     pub async fn cancel(&self, id: &SessionId, message: &EntryId) -> Result<WaitingOutcome, Error> {
         let Some(now) = self.find(id, message).await? else { return Ok(WaitingOutcome::Promoted) };
-        match self.change(id, message, Event::PromptCancelled { id: message.clone() }).await {
-            // It was taken back, by this or by somebody else at the same moment.
+        match self.change(id, &now, Event::PromptCancelled { id: message.clone() }).await {
+            // Somebody else took it back at the same moment.
             Err(Error::NoMessage(_)) => Ok(WaitingOutcome::Done(Box::new(now))),
             other => other,
         }
@@ -122,22 +179,31 @@ impl PromptInbox {
         promoted.map(|_| None).ok_or_else(|| Error::NoMessage(message.clone()))
     }
 
-    /// Records a change to a prompt that waits.
+    /// Records a change to a prompt that waits, after which it is `changed`.
     async fn change(
         &self,
         id: &SessionId,
-        message: &EntryId,
+        changed: &InboxItem,
         change: Event,
     ) -> Result<WaitingOutcome, Error> {
-        self.journal.session(id).await?;
         match self.journal.append(id, vec![change]).await {
-            Ok(_) => {}
+            // It is in the log, whether or not the prompt was promoted a moment later.
+            Ok(_) => {
+                let now = self.journal.waiting_prompt(id, &changed.id).await?;
+                Ok(WaitingOutcome::Done(Box::new(now.unwrap_or_else(|| changed.clone()))))
+            }
             Err(Error::Store(everturn_store::Error::Unfit {
                 source: fold::Error::Missing { .. }, ..
-            })) => {}
-            Err(error) => return Err(error),
+            })) => {
+                let now = self.find(id, &changed.id).await?;
+                Ok(now.map_or(WaitingOutcome::Promoted, |item| WaitingOutcome::Done(Box::new(item))))
+            }
+            Err(error) => Err(error),
         }
-        let now = self.find(id, message).await?;
-        Ok(now.map_or(WaitingOutcome::Promoted, |item| WaitingOutcome::Done(Box::new(item))))
     }
+}
+
+/// Whether a part says something of an attachment to the model.
+fn is_told(part: &Part) -> bool {
+    matches!(&part.kind, PartKind::Text { synthetic: Some(true), .. })
 }

@@ -121,7 +121,7 @@ impl TrustRequests {
 
     fn asked(&self, question: &TrustQuestion) -> Event {
         let mint = self.journal.mint();
-        let request = Request { id: mint.request(), time: mint.now(), ask: question.ask(), call: None };
+        let request = Request::new(mint.request(), mint.now(), question.ask(), None);
         Event::RequestAsked { request: Box::new(request) }
     }
 

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use everturn_model::permission::Policy;
 use everturn_model::request::{GivenAnswer, Reply, Request};
 use everturn_model::{PartId, RequestId};
 use serde_json::Value;
@@ -17,8 +16,6 @@ pub(crate) struct WaitingCalls(Arc<Mutex<HashMap<RequestId, HeldRequest>>>);
 #[derive(Debug)]
 struct HeldRequest {
     request: Request,
-    /// What the turn that asks may do.
-    policy: Option<Arc<Policy>>,
     answer: oneshot::Sender<RequestAnswer>,
 }
 
@@ -72,14 +69,10 @@ impl RequestAnswer {
 }
 
 impl WaitingCalls {
-    /// Waits for an answer from now on. `policy` is what the turn that asks may do.
-    pub(super) fn wait(
-        &self,
-        request: &Request,
-        policy: Option<Arc<Policy>>,
-    ) -> oneshot::Receiver<RequestAnswer> {
+    /// Waits for an answer from now on.
+    pub(super) fn wait(&self, request: &Request) -> oneshot::Receiver<RequestAnswer> {
         let (answer, receiver) = oneshot::channel();
-        let call = HeldRequest { request: request.clone(), policy, answer };
+        let call = HeldRequest { request: request.clone(), answer };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(request.id.clone(), call);
         receiver
     }
@@ -90,11 +83,6 @@ impl WaitingCalls {
         let of =
             |request: &Request| request.call.as_ref().is_some_and(|call| call.part.as_ref() == Some(part));
         waiting.values().map(|call| &call.request).find(|request| of(request)).cloned()
-    }
-
-    /// What the turn may do that asked; none when it waits in another process.
-    pub(super) fn policy_of(&self, id: &RequestId) -> Option<Arc<Policy>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(id)?.policy.clone()
     }
 
     /// Gives an answer to the call that waits for it, if one does here.

@@ -1,9 +1,11 @@
 //! Reading conversations, whole or in pieces, with what was saved of texts that broke off.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use everturn_model::entry::Body;
 use everturn_model::inbox::InboxItem;
 use everturn_model::part::PartKind;
+use everturn_model::session::{FileDiff, Summary};
 use everturn_model::tree::{Node, NodeJson};
 use everturn_model::{EntryId, PartId, Session, SessionId};
 use everturn_store::{PathPiece, StoredPath};
@@ -22,6 +24,30 @@ pub struct Conversation {
     pub inbox: Vec<InboxItem>,
     /// True when the path has more before these.
     pub more: bool,
+}
+
+impl Conversation {
+    /// What its prompts changed in files, as far as these nodes tell: lines added and removed by each of them, and how many
+    /// files that were. The session's own summary has what V1 clients expect, which is what the last revert took back.
+    #[must_use]
+    pub fn changes(&self) -> Summary {
+        let mut sum = Summary::default();
+        let mut files = HashSet::new();
+        let shown = self.nodes.iter().filter(|node| !node.entry.hidden);
+        for diff in shown.filter_map(|node| diffs(&node.entry.body)).flatten() {
+            sum.additions += diff.additions;
+            sum.deletions += diff.deletions;
+            files.insert(&diff.file);
+        }
+        Summary { files: u64::try_from(files.len()).unwrap_or_default(), ..sum }
+    }
+}
+
+fn diffs(body: &Body) -> Option<&[FileDiff]> {
+    match body {
+        Body::User(user) => user.summary.as_ref().map(|summary| summary.diffs.as_slice()),
+        _ => None,
+    }
 }
 
 impl Sessions {

@@ -1,8 +1,13 @@
-//! Turns that fail: what was streamed is kept, what ran is settled, and the reason is in the log.
+//! Turns that fail: what was streamed is kept, what ran is settled, what was used is counted, and the reason is in the log.
 
+use std::time::Duration;
+
+use everturn_llm::Error as Failure;
+use everturn_llm::catalogue::ConnectError;
+use everturn_model::event::StepRemains;
 use everturn_model::fault::{ApiFault, Fault, FaultKind};
 use everturn_model::tool::Outcome;
-use everturn_model::{EntryId, Event};
+use everturn_model::{EntryId, Event, Millis};
 use everturn_tools::snapshot::TreeId;
 
 use super::intake::StreamIntake;
@@ -12,7 +17,6 @@ use super::{Turn, TurnEnd, TurnSetup};
 use crate::Error;
 use crate::bus::Signal;
 use crate::calls::{INTERRUPTED, RunningCalls};
-use crate::models::UsableModel;
 
 impl Turn<'_> {
     /// A turn that cannot begin: the prompt is promoted, the failure is an answer that says why.
@@ -20,7 +24,19 @@ impl Turn<'_> {
         let mut opening = TurnOpening::at(&self.tree, self.services.journal.mint());
         let id = opening.start_refused();
         self.commit(opening.into_events()).await?;
-        self.give_up(&id, Fault::internal(error.to_string()), Vec::new()).await
+        let fault = self.refusal(error);
+        self.give_up(&id, fault, Vec::new(), StepRemains::default()).await
+    }
+
+    /// Why no model can be asked.
+    pub(super) fn refusal(&self, error: &Error) -> Fault {
+        let provider = self.selected_model().map(|model| model.provider);
+        match (error, provider) {
+            (Error::Connect(ConnectError::Key(_)), Some(provider)) => {
+                Fault::new(FaultKind::Authentication { provider }, error.to_string())
+            }
+            _ => Fault::internal(error.to_string()),
+        }
     }
 
     /// Ends a turn that failed or was interrupted: what was streamed is kept, what ran is settled.
@@ -33,9 +49,8 @@ impl Turn<'_> {
         start: Option<TreeId>,
     ) -> Result<TurnEnd, Error> {
         setup.setting.cancel.cancel();
-        let called = intake.called();
         let rest = intake.abandon();
-        let mut unsettled = intake.unsettled();
+        let mut unsettled = intake.take_unsettled();
         let mut calls = calls;
         while let Some(calls) = &mut calls
             && let Some(mut settled) = calls.next().await
@@ -50,12 +65,8 @@ impl Turn<'_> {
             let settled = unfinished(call, self.services.journal.mint().now(), INTERRUPTED);
             self.settle(settled).await?;
         }
-        let mut rest = rest;
-        if called {
-            let snapshots = setup.snapshots.clone();
-            rest.extend(self.record_partial_changes(&setup.assistant, snapshots, start).await);
-        }
-        self.give_up(&setup.assistant, fault, rest).await
+        let remains = self.remains(setup, &intake, start.as_ref()).await;
+        self.give_up(&setup.assistant, fault, rest, remains).await
     }
 
     /// Says why a turn ends, to clients and then to the log, with what else is to be recorded of it.
@@ -64,6 +75,7 @@ impl Turn<'_> {
         assistant: &EntryId,
         error: Fault,
         mut events: Vec<Event>,
+        remains: StepRemains,
     ) -> Result<TurnEnd, Error> {
         // Clients hear of a failure before it is in the log: so it has to be ours. A process that was stopped for long wakes
         // up to a broken connection, and to a session that another one has.
@@ -71,7 +83,8 @@ impl Turn<'_> {
         self.signal(Signal::Failed { error: error.clone() });
         self.services.drains.set_status(&self.session().id, Signal::Idle);
         self.signal(Signal::Idle);
-        events.push(Event::StepFailed { entry: assistant.clone(), error, resumes: false });
+        let (entry, remains) = (assistant.clone(), Box::new(remains));
+        events.push(Event::StepFailed { entry, error, resumes: false, remains });
         self.commit(events).await?;
         Ok(TurnEnd::Failed)
     }
@@ -82,20 +95,71 @@ pub(super) fn aborted() -> Fault {
     Fault::new(FaultKind::Aborted, "Aborted")
 }
 
-/// A provider's failure.
-pub(super) fn fault(chosen: &UsableModel, error: &everturn_llm::Error) -> Fault {
-    let message = error.provider_message();
-    let Some(http) = error.http() else { return Fault::internal(message) };
-    if matches!(error, everturn_llm::Error::Authentication { .. }) {
-        let provider = chosen.reference.provider.clone();
-        return Fault::new(FaultKind::Authentication { provider }, message);
+/// What is said of a turn for which the provider took longer than it may.
+pub(super) fn too_long(limit: Duration) -> Fault {
+    let words =
+        format!("The provider took longer for this turn than the {} that are allowed.", spoken(limit));
+    Fault::new(FaultKind::TimedOut { limit: millis(limit) }, words)
+}
+
+/// A provider's failure, by its name.
+pub(super) fn fault(setup: &TurnSetup, error: &Failure) -> Fault {
+    let mut message = error.provider_message();
+    let longest = setup.setting.config.limits.retry_after;
+    if let Some(advice) = error.retry_after().filter(|advice| *advice > longest) {
+        message.push_str(&format!(
+            " The provider asks to wait {}, which is longer than the {} for which a session waits by itself.",
+            spoken(advice),
+            spoken(longest)
+        ));
     }
-    let api = ApiFault {
-        status: Some(http.status.into()),
-        retryable: Some(error.retryable()),
-        headers: Some(http.headers.clone()),
-        body: Some(http.body.clone()),
-        url: Some(http.url.clone()),
+    let kind = match error {
+        Failure::Authentication { .. } => {
+            FaultKind::Authentication { provider: setup.chosen.reference.provider.clone() }
+        }
+        Failure::ContextOverflow { http } => FaultKind::ContextOverflow { body: Some(http.body.clone()) },
+        Failure::ContentFilter { .. } => FaultKind::ContentFilter,
+        Failure::Transport { .. } | Failure::Incomplete { .. } => FaultKind::CutStream,
+        Failure::Inactivity { after, .. } => FaultKind::TimedOut { limit: millis(*after) },
+        Failure::Configuration { .. } => FaultKind::Internal,
+        Failure::RateLimit { http, .. }
+        | Failure::Overloaded { http }
+        | Failure::InvalidRequest { http }
+        | Failure::Quota { http }
+        | Failure::Server { http }
+        | Failure::Malformed { http, .. } => FaultKind::Api(Box::new(ApiFault {
+            status: Some(http.status.into()),
+            retryable: Some(error.retryable()),
+            headers: Some(http.headers.clone()),
+            body: Some(http.body.clone()),
+            url: Some(http.url.clone()),
+        })),
     };
-    Fault::new(FaultKind::Api(Box::new(api)), message)
+    Fault::new(kind, message)
+}
+
+fn millis(time: Duration) -> Millis {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// A time as people say it.
+fn spoken(time: Duration) -> String {
+    match time.as_secs() {
+        0 => format!("{} milliseconds", time.as_millis()),
+        seconds @ 1..120 => format!("{seconds} seconds"),
+        seconds @ 120..7_200 => format!("{} minutes", seconds / 60),
+        seconds => format!("{} hours", seconds / 3_600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_said_in_words() {
+        let spoken = |millis| spoken(Duration::from_millis(millis));
+        let said = ["250 milliseconds", "90 seconds", "30 minutes", "5 hours"];
+        assert_eq!([spoken(250), spoken(90_000), spoken(1_800_000), spoken(18_000_000)], said);
+    }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use everturn_model::entry::{Body, UserSummary};
 use everturn_model::part::PartKind;
 use everturn_model::session::{FileDiff, Summary};
-use everturn_model::{EntryId, Event, Map, Part, Tree, path};
+use everturn_model::{Event, Map, Tree, path};
 use everturn_tools::Snapshots;
 use everturn_tools::snapshot::TreeId;
 use tokio::task::JoinHandle;
 
-use super::{ProviderTurns, Turn, TurnServices};
+use super::{ProviderTurns, TurnServices};
 use crate::Error;
 
 impl ProviderTurns {
@@ -36,7 +36,9 @@ impl TurnServices {
                 PartKind::StepStart { snapshot: Some(snapshot) } if from.is_none() => {
                     from = Some(snapshot.clone());
                 }
-                PartKind::StepFinish { snapshot: Some(snapshot), .. } => to = Some(snapshot.clone()),
+                PartKind::StepFinish { snapshot: Some(snapshot), .. } | PartKind::Snapshot { snapshot } => {
+                    to = Some(snapshot.clone());
+                }
                 _ => {}
             }
         }
@@ -63,31 +65,6 @@ impl TurnServices {
                 .map(|summary| Summary { diffs: None, ..summary })
                 .unwrap_or_default(),
         }))
-    }
-}
-
-impl Turn<'_> {
-    /// The files that a step changed before it was stopped, so that it can be undone like any other.
-    pub(super) async fn record_partial_changes(
-        &self,
-        assistant: &EntryId,
-        snapshots: Option<Arc<Snapshots>>,
-        start: Option<TreeId>,
-    ) -> Vec<Event> {
-        let end = capture(snapshots.clone()).await.ok().flatten();
-        let (Some(snapshots), Some(from), Some(to)) = (&snapshots, start, end) else {
-            return Vec::new();
-        };
-        let files = changed(snapshots, &from, &to);
-        if files.is_empty() {
-            return Vec::new();
-        }
-        let kinds = [
-            PartKind::Snapshot { snapshot: to.as_str().to_owned() },
-            PartKind::Patch { hash: from.as_str().to_owned(), files },
-        ];
-        let part = |kind| Box::new(Part::new(self.services.journal.mint().part(self.session()), kind));
-        kinds.map(|kind| Event::PartAdded { entry: assistant.clone(), part: part(kind) }).into()
     }
 }
 

@@ -6,11 +6,11 @@ use everturn_llm::{FinishReason, StreamEvent as Delta};
 use everturn_model::finish::Finish;
 use everturn_model::part::{PartKind, Span};
 use everturn_model::tool::{HostedResult, Outcome, ToolResult, ToolState};
-use everturn_model::usage::Cache;
-use everturn_model::{EntryId, Event, Map, Part, PartId, Tokens, json};
+use everturn_model::{EntryId, Event, Map, Part, PartId, Tokens, json, path};
 use serde_json::{Value, json};
 
 use super::Turn;
+use super::accounting::{AnswerMeter, tokens};
 use crate::Error;
 use crate::bus::Signal;
 use crate::calls::{SettledCall, ToolCall};
@@ -29,6 +29,8 @@ pub(super) struct StreamIntake {
     hosted: HashMap<String, ToolCall>,
     called: bool,
     fresh: bool,
+    /// What it has used so far.
+    pub(super) meter: AnswerMeter,
     finish: Option<(Finish, Tokens)>,
 }
 
@@ -48,6 +50,7 @@ impl StreamIntake {
             hosted: HashMap::new(),
             called: false,
             fresh: true,
+            meter: AnswerMeter::default(),
             finish: None,
         }
     }
@@ -77,14 +80,10 @@ impl StreamIntake {
         self.calls.retain(|_, call| &call.part != part);
     }
 
-    /// Calls without a result.
-    pub(super) fn unsettled(&self) -> Vec<ToolCall> {
-        self.calls.values().chain(self.hosted.values()).cloned().collect()
-    }
-
-    /// Calls that the provider runs itself and of which it has not said what came of them.
-    pub(super) fn unsettled_hosted(&self) -> Vec<ToolCall> {
-        let mut calls: Vec<ToolCall> = self.hosted.values().cloned().collect();
+    /// Takes out the calls without a result.
+    pub(super) fn take_unsettled(&mut self) -> Vec<ToolCall> {
+        let all = self.calls.drain().chain(self.hosted.drain());
+        let mut calls: Vec<ToolCall> = all.map(|(_, call)| call).collect();
         calls.sort_by(|a, b| a.part.cmp(&b.part));
         calls
     }
@@ -100,7 +99,8 @@ impl StreamIntake {
                 self.end(turn, &id, metadata).await?;
             }
             Delta::ToolInputStart { id, name } => self.start_call(turn, id, name).await?,
-            Delta::ToolInputDelta { .. } | Delta::ToolInputEnd { .. } | Delta::Start | Delta::Finish => {}
+            Delta::ToolInputDelta { .. } | Delta::ToolInputEnd { .. } => {}
+            Delta::Usage(_) | Delta::Start | Delta::Finish => {}
             Delta::ToolCall { id, name, input, raw, metadata } => {
                 return match too_deep(&input) {
                     Some(reason) => {
@@ -121,13 +121,7 @@ impl StreamIntake {
                 self.settle_hosted(turn, &id, &output, is_error, metadata).await?;
             }
             Delta::StepFinish { reason, usage, .. } => {
-                let tokens = Tokens {
-                    total: usage.total,
-                    input: usage.input,
-                    output: usage.output,
-                    reasoning: usage.reasoning,
-                    cache: Cache { read: usage.cache_read, write: usage.cache_write },
-                };
+                let tokens = tokens(&usage);
                 self.finish = Some((reason_of(reason), tokens));
             }
         }
@@ -284,10 +278,11 @@ impl StreamIntake {
         is_error: bool,
         metadata: Option<Value>,
     ) -> Result<(), Error> {
-        let Some(call) = self.hosted.remove(id) else { return Ok(()) };
+        let earlier = || left_running(turn, id);
+        let Some(call) = self.hosted.remove(id).or_else(earlier) else { return Ok(()) };
         let outcome = if is_error { Outcome::Error } else { Outcome::Completed };
         let text = output.as_str().map_or_else(|| output.to_string(), str::to_owned);
-        let place = turn.tree.node(&self.entry).map_or(0, |node| node.parts.len());
+        let place = turn.tree.node(&call.entry).map_or(0, |node| node.parts.len());
         let result = ToolResult {
             start: Some(call.start),
             end: Some(turn.services.journal.mint().now()),
@@ -312,10 +307,38 @@ impl StreamIntake {
     }
 }
 
+/// A call that the provider ran when it made a pause: its result comes with a later answer.
+fn left_running(turn: &Turn<'_>, id: &str) -> Option<ToolCall> {
+    let path = path::to(&turn.tree, turn.session().leaf.as_ref());
+    let settled = path::results(&path);
+    let node = path.iter().rev().skip(1).find(|node| {
+        let paused = node.entry.body.assistant().is_some_and(|answer| answer.finish == Some(Finish::Paused));
+        paused && node.parts.iter().any(|part| part.kind.is_hosted() && part.kind.call() == Some(id))
+    })?;
+    if settled.contains_key(&(&node.entry.id, id)) {
+        return None;
+    }
+    let part = node.parts.iter().find(|part| part.kind.call() == Some(id))?;
+    let PartKind::Tool { tool, state: ToolState::Running { input, start, .. }, .. } = &part.kind else {
+        return None;
+    };
+    Some(ToolCall {
+        entry: node.entry.id.clone(),
+        part: part.id.clone(),
+        id: id.to_owned(),
+        tool: tool.clone(),
+        input: input.clone(),
+        start: *start,
+        waiting: None,
+        again: false,
+    })
+}
+
 /// Why a model stopped.
 fn reason_of(reason: FinishReason) -> Finish {
     match reason {
         FinishReason::Stop => Finish::Stop,
+        FinishReason::Paused => Finish::Paused,
         FinishReason::Length => Finish::Length,
         FinishReason::ToolCalls => Finish::ToolCalls,
         FinishReason::ContentFilter => Finish::ContentFilter,

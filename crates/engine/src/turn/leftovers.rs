@@ -12,24 +12,26 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use everturn_model::entry::{Body, Entry};
+use everturn_model::entry::Body;
 use everturn_model::part::PartKind;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
-use everturn_model::{EntryId, Event, Fault, FaultKind, Finish, Money, Part, PartId, Tokens, Tree, path};
+use everturn_model::{EntryId, Event, Fault, FaultKind, Part, PartId, Tree, path};
 use everturn_store::Lease;
-use everturn_tools::snapshot::TreeId;
 use everturn_tools::{Effect, Registry};
 use tokio_util::sync::CancellationToken;
 
+use super::cut_turn::CutTurn;
 use super::edits::CutOffEdits;
 use super::fault::aborted;
 use super::results::unfinished;
-use super::{ProviderTurns, Turn};
+use super::{ProviderTurns, Turn, parking, retry};
 use crate::Error;
 use crate::calls::{
     CallSurroundings, EditVerdict, INTERRUPTED, RunningCalls, SettledCall, ToolCall, UNKNOWN,
 };
 use crate::delegation::delegate_of;
+use crate::requests::kept_policy;
+use crate::structured::{self, ShapedAnswer};
 use crate::worker::NextWork;
 
 const CUT_OFF: &str = "The server ended while this answer was being written.";
@@ -72,24 +74,45 @@ impl ProviderTurns {
         let Some(assistant) = open_assistant(&tree) else { return Ok(ClosedLeftovers::Settled(tree)) };
         let id = tree.session.id.clone();
         let stopped = tree.session.stopping || cancel.is_cancelled();
+        let parks = !stopped && parking::is_due(&tree.session, self.services.journal.mint().now());
+        let work = NextWork { promote: Vec::new(), model: None };
+        let mut turn = Turn::new(&self.services, lease, cancel, tree, work);
+        let parked = if parks { Some(turn.park().await?) } else { None };
+        // One that was stopped runs nothing, and cannot fail by it.
+        if parked.is_none() && !stopped {
+            turn.begin_recovery(&assistant).await?;
+        }
+        if !stopped && parked.is_none() && retry::waiting_step(&turn.tree).is_some() {
+            return Ok(ClosedLeftovers::Settled(turn.tree));
+        }
         let saved = self.services.store.streams(&id).await?;
         let saved: HashMap<PartId, String> =
             saved.into_iter().map(|saved| (saved.part, saved.text)).collect();
-        let ends = end_texts(&tree, &assistant, &saved);
-        let wrote = saved.values().any(|text| !text.is_empty()) || has_text(&tree, &assistant);
-        let edits = CutOffEdits::found(&tree, &assistant);
-        let open = self.open_calls(&tree, &assistant, |part| !part.kind.is_hosted());
+        let ends = end_texts(&turn.tree, &assistant, &saved);
+        let wrote = saved.values().any(|text| !text.is_empty()) || has_text(&turn.tree, &assistant);
+        let left = self.cut_turn(&turn, &assistant, &saved).await?;
+        let edits = CutOffEdits::found(&turn.tree, &assistant);
+        let open = self.open_calls(&turn.tree, &assistant, |part| !part.kind.is_hosted());
         let verdicts = edits.clone().verdicts(open.iter().map(|call| call.part.clone()).collect()).await?;
-        let config = self.services.configurations.at(Path::new(&tree.session.directory)).await;
-        let tools = config.tools_over(self.services.mcp.own_tools());
-        let remedies = remedies(&tools, &tree, open, &verdicts);
-        let hosted = self.open_calls(&tree, &assistant, |part| part.kind.is_hosted());
+        let config = self.services.configurations.at(Path::new(&turn.session().directory)).await;
+        let tools = structured::over(config.tools_over(self.services.mcp.own_tools()), &turn.tree);
+        let remedies = remedies(&tools, &turn.tree, open, &verdicts);
+        let hosted = self.open_calls(&turn.tree, &assistant, |part| part.kind.is_hosted());
         tracing::info!(session = %id, calls = remedies.len(), "continuing a turn that was cut off");
-        let work = NextWork { promote: Vec::new(), model: None };
-        let mut turn = Turn::new(&self.services, lease, cancel, tree, work);
+        if let Some(reason) = parked {
+            // As one that was stopped, so that nothing is run; the model goes on when a person lets it.
+            self.stop_calls(&mut turn, hosted, remedies, &edits).await?;
+            let error = Fault::new(FaultKind::CutOff, CUT_OFF);
+            let remains = Box::new(left.remains(&turn));
+            let mut events = ends;
+            events.push(Event::StepFailed { entry: assistant, error, resumes: true, remains });
+            turn.commit(events).await?;
+            turn.tell_parked(reason);
+            return Ok(ClosedLeftovers::Stopped(turn.tree));
+        }
         if stopped {
             self.stop_calls(&mut turn, hosted, remedies, &edits).await?;
-            return self.stop(turn, &assistant, ends).await;
+            return self.stop(turn, &assistant, ends, left).await;
         }
         if !ends.is_empty() {
             turn.commit(ends).await?;
@@ -97,47 +120,41 @@ impl ProviderTurns {
         for call in hosted {
             turn.settle(unfinished(call, self.services.journal.mint().now(), INTERRUPTED)).await?;
         }
+        if let Some(retry) = turn.session().retry.clone() {
+            turn.wait_for(&retry).await;
+            if self.services.lifecycle.is_closing() {
+                turn.leave_in_order().await?;
+                return Ok(ClosedLeftovers::Closing);
+            }
+        }
         if remedies.is_empty() && !called(&turn.tree, &assistant) {
             if cancel.is_cancelled() {
-                return self.stop(turn, &assistant, Vec::new()).await;
+                return self.stop(turn, &assistant, Vec::new(), left).await;
             }
             let error = Fault::new(FaultKind::CutOff, CUT_OFF);
-            let mut events = vec![Event::StepFailed { entry: assistant, error, resumes: true }];
+            let remains = Box::new(left.remains(&turn));
+            let mut events = vec![Event::StepFailed { entry: assistant, error, resumes: true, remains }];
             if wrote {
-                let entry_id = self.services.journal.mint().entry(turn.session());
-                let body = Body::Synthetic {
-                    text: Some(GO_ON.to_owned()),
-                    origin_type: Some("recovery".to_owned()),
-                    display: Some(false),
-                };
-                let entry = Entry::new(
-                    entry_id,
-                    turn.session().leaf.clone(),
-                    self.services.journal.mint().now(),
-                    body,
-                );
-                events.push(Event::EntryAdded { entry: Box::new(entry), parts: Vec::new() });
+                events.push(turn.go_on(GO_ON));
             }
             turn.commit(events).await?;
             return Ok(ClosedLeftovers::Settled(turn.tree));
         }
+        let runs = remedies.iter().any(|remedy| matches!(remedy, Remedy::Run(_)));
         let Some(declined) = self.apply(&mut turn, remedies, &edits).await? else {
+            turn.leave_in_order().await?;
             return Ok(ClosedLeftovers::Closing);
         };
+        let left = if runs { left.after_calls().await } else { left };
         if cancel.is_cancelled() {
-            return self.stop(turn, &assistant, Vec::new()).await;
+            return self.stop(turn, &assistant, Vec::new(), left).await;
         }
-        turn.commit(vec![Event::StepEnded {
-            entry: assistant,
-            finish: Finish::ToolCalls,
-            tokens: Tokens::default(),
-            cost: Money::ZERO,
-            snapshot: None,
-            files: None,
-            parts: Vec::new(),
-            declined,
-        }])
-        .await?;
+        let answer = match structured::answer(&turn.tree, &assistant) {
+            ShapedAnswer::Given(answer) => Some(answer),
+            ShapedAnswer::Tried(_) => None,
+        };
+        let ended = left.ended(&turn, assistant, declined, answer);
+        turn.commit(vec![ended]).await?;
         Ok(ClosedLeftovers::Settled(turn.tree))
     }
 
@@ -180,16 +197,11 @@ impl ProviderTurns {
         &self,
         mut turn: Turn<'_>,
         assistant: &EntryId,
-        mut events: Vec<Event>,
+        events: Vec<Event>,
+        left: CutTurn,
     ) -> Result<ClosedLeftovers, Error> {
-        if called(&turn.tree, assistant) {
-            let location = self.services.projects.location(Some(&turn.session().directory)).await?;
-            let config = self.services.configurations.at(&location.directory).await;
-            let snapshots = self.services.snapshots.of(&config, &location);
-            let start = start_of(&turn.tree, assistant);
-            events.extend(turn.record_partial_changes(assistant, snapshots, start).await);
-        }
-        turn.give_up(assistant, aborted(), events).await?;
+        let remains = left.remains(&turn);
+        turn.give_up(assistant, aborted(), events, remains).await?;
         Ok(ClosedLeftovers::Stopped(turn.tree))
     }
 
@@ -244,7 +256,7 @@ impl ProviderTurns {
                 }
                 Remedy::Applied(call) => edits.settled(turn, call),
                 Remedy::Run(call) => {
-                    running.start(&self.services.calls, self.setting(turn).await?, call);
+                    running.start(&self.services.calls, self.setting(turn, &call).await?, &turn.tree, call);
                     continue;
                 }
             };
@@ -264,7 +276,7 @@ impl ProviderTurns {
         Ok(Some(declined))
     }
 
-    async fn setting(&self, turn: &Turn<'_>) -> Result<CallSurroundings, Error> {
+    async fn setting(&self, turn: &Turn<'_>, call: &ToolCall) -> Result<CallSurroundings, Error> {
         let session = turn.session();
         let location = self.services.projects.location(Some(&session.directory)).await?;
         let open = open_assistant(&turn.tree).and_then(|id| turn.tree.node(&id));
@@ -273,12 +285,14 @@ impl ProviderTurns {
         let config = self.services.configurations.at(&location.directory).await;
         let registry = self.services.mcp.registry(&config, &location, turn.cancel).await;
         let agents = config.agents();
-        let policy = agent.map_or_else(|| agents.policy(session), |name| agents.policy_of(&name, session));
+        let now = agent.map_or_else(|| agents.policy(session), |name| agents.policy_of(&name, session));
+        let policy = call.waiting.as_ref().map_or_else(|| now.clone(), |request| kept_policy(request, &now));
         Ok(CallSurroundings {
             session: Arc::new(turn.session().clone()),
             scope: Arc::new(self.services.scope(&location, &config, &policy, session).await),
-            offer: Arc::new(config.tools_over(&registry).offer()),
+            offer: Arc::new(structured::over(config.tools_over(&registry), &turn.tree).offer()),
             policy: Arc::new(policy),
+            plan: turn.plan(&location),
             config,
             lease: turn.lease.clone(),
             lost: turn.lost.clone(),
@@ -347,23 +361,13 @@ fn end_texts(tree: &Tree, assistant: &EntryId, saved: &HashMap<PartId, String>) 
     .collect()
 }
 
-/// The files as they were when a turn began, where that was recorded.
-fn start_of(tree: &Tree, assistant: &EntryId) -> Option<TreeId> {
-    let parts = tree.node(assistant).into_iter().flat_map(|node| &node.parts);
-    let mut snapshots = parts.filter_map(|part| match &part.kind {
-        PartKind::StepStart { snapshot } => snapshot.as_deref(),
-        _ => None,
-    });
-    snapshots.next()?.parse().ok()
-}
-
 fn has_text(tree: &Tree, assistant: &EntryId) -> bool {
     let parts = tree.node(assistant).into_iter().flat_map(|node| &node.parts);
     parts.into_iter().any(|part| matches!(&part.kind, PartKind::Text { text, .. } if !text.is_empty()))
 }
 
 /// True when the model called a tool of this machine.
-fn called(tree: &Tree, assistant: &EntryId) -> bool {
+pub(super) fn called(tree: &Tree, assistant: &EntryId) -> bool {
     let local = |part: &Part| part.kind.call().is_some() && !part.kind.is_hosted();
     tree.node(assistant).is_some_and(|node| node.parts.iter().any(local))
 }

@@ -5,24 +5,31 @@
 //! it since it was told last; then the step starts. All of it is one append, put together by a builder that knows the
 //! leaf as it will be.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use everturn_model::entry::{Assistant, Body, Entry, UserSummary};
+use everturn_model::frame::{RequestDigests, RequestFrame};
+use everturn_model::inbox::InboxItem;
 use everturn_model::permission::Policy;
 use everturn_model::session::Summary;
+use everturn_model::tree::Node;
 use everturn_model::{EntryId, Event, Session, Tree, path};
 
 use super::Turn;
+use super::frame::{self, FrameRecord};
 use super::request::last_user;
 use crate::agents::Agent;
-use crate::background::blocking;
-use crate::context::{self, ContextSource, ContextView};
+use crate::context::{self, AdmittedContext, ContextSource, ContextStep, ContextView, PathEpoch};
 use crate::mint::Mint;
-use crate::models::UsableModel;
 use crate::projects::Location;
 use crate::{Config, Error};
 
 /// The events of an opening so far, and where the conversation is after them.
 pub(super) struct TurnOpening {
     events: Vec<Event>,
+    /// The entries that it adds, as they will be on the path.
+    nodes: Vec<Node>,
     /// The entry that the next one follows.
     leaf: Option<EntryId>,
     /// The message that the next answer is to, by the id that clients know.
@@ -38,6 +45,7 @@ impl TurnOpening {
     pub(super) fn at(tree: &Tree, mint: &Mint) -> Self {
         Self {
             events: Vec::new(),
+            nodes: Vec::new(),
             leaf: tree.session.leaf.clone(),
             answers: last_user(tree).map(|node| node.entry.wire_id().to_owned()),
             promoted: None,
@@ -54,8 +62,15 @@ impl TurnOpening {
 
     /// Adds an entry that needs no other event.
     fn add(&mut self, body: Body) {
-        let entry = Box::new(self.entry(body));
-        self.events.push(Event::EntryAdded { entry, parts: Vec::new() });
+        let entry = self.entry(body);
+        self.nodes.push(Node::new(entry.clone(), Vec::new()));
+        self.events.push(Event::EntryAdded { entry: Box::new(entry), parts: Vec::new() });
+    }
+
+    /// Begins an epoch with a baseline.
+    fn begin_epoch(&mut self, AdmittedContext { text: baseline, snapshot }: AdmittedContext) {
+        let directory = Some(self.session.directory.clone());
+        self.add(Body::Epoch { baseline, snapshot, directory });
     }
 
     /// Adds an event that leaves the leaf where it is.
@@ -63,42 +78,63 @@ impl TurnOpening {
         self.events.extend(event);
     }
 
-    /// Promotes a prompt as it was when it had been changed so often.
-    fn promote(&mut self, id: &EntryId, revision: Option<u32>) {
+    /// Promotes a prompt, as it is if it waits still.
+    fn promote(&mut self, id: &EntryId, item: Option<&InboxItem>) {
         let parent = self.leaf.replace(id.clone());
         self.answers = Some(id.to_string());
         self.promoted = Some(id.clone());
+        if let Some(item) = item {
+            let entry = Entry::new(id.clone(), parent.clone(), item.time, Body::User(item.user.clone()));
+            self.nodes.push(Node::new(entry, item.parts.clone()));
+        }
+        let revision = item.map(|item| item.revision);
         self.events.push(Event::PromptPromoted { id: id.clone(), parent, revision });
     }
 
-    /// Starts the step of an agent and a model in a folder; the id of its answer comes back.
-    pub(super) fn start_step(&mut self, location: &Location, agent: &Agent, chosen: &UsableModel) -> EntryId {
-        self.start(Assistant {
-            agent: Some(agent.name.clone()),
-            model: Some(chosen.reference.clone()),
+    /// The path as it will be: what is there, and what is added to it.
+    pub(super) fn path<'n>(&'n self, tree: &'n Tree) -> Vec<&'n Node> {
+        let mut path = path::to(tree, tree.session.leaf.as_ref());
+        path.extend(&self.nodes);
+        path
+    }
+
+    /// Starts the step that a request begins, in a folder; the id of its answer comes back.
+    pub(super) fn start_step(&mut self, location: &Location, frame: RequestFrame, body: &[u8]) -> EntryId {
+        let digest = frame::digest(&frame);
+        let record = frame::is_recorded(&self.session, &frame, &digest);
+        let sent = RequestDigests {
+            frame: (record != FrameRecord::Refused).then_some(digest),
+            body: blake3::hash(body).to_hex().to_string(),
+        };
+        let assistant = Assistant {
+            agent: Some(frame.agent.clone()),
+            model: Some(frame.model.clone()),
             cwd: Some(location.directory.display().to_string()),
             root: Some(location.worktree.display().to_string()),
+            sent: Some(sent),
             ..Assistant::default()
-        })
+        };
+        self.start(assistant, (record == FrameRecord::New).then(|| Box::new(frame)))
     }
 
     /// Starts the step of a turn that has no model: only its failure will be in it.
     pub(super) fn start_refused(&mut self) -> EntryId {
         let session = &self.session;
-        self.start(Assistant {
+        let assistant = Assistant {
             agent: session.agent.clone(),
             model: session.model.clone(),
             cwd: Some(session.directory.clone()),
             root: Some(session.directory.clone()),
             ..Assistant::default()
-        })
+        };
+        self.start(assistant, None)
     }
 
-    fn start(&mut self, assistant: Assistant) -> EntryId {
-        let answers = self.answers.clone();
-        let entry = self.entry(Body::Assistant(Assistant { answers, ..assistant }));
+    fn start(&mut self, assistant: Assistant, frame: Option<Box<RequestFrame>>) -> EntryId {
+        let (answers, step) = (self.answers.clone(), Some(self.session.steps + 1));
+        let entry = self.entry(Body::Assistant(Assistant { answers, step, ..assistant }));
         let id = entry.id.clone();
-        self.events.push(Event::StepStarted { entry: Box::new(entry) });
+        self.events.push(Event::StepStarted { entry: Box::new(entry), frame });
         id
     }
 
@@ -117,28 +153,35 @@ impl TurnOpening {
 }
 
 impl Turn<'_> {
-    /// What comes before the model: the epoch's baseline, then promotion.
-    pub(super) fn open(&self, opening: &mut TurnOpening, sources: &[ContextSource]) -> Result<(), Error> {
-        if self.session().epoch.is_none() {
-            let baseline = context::initialize(sources)?;
-            opening.add(Body::Epoch { baseline: baseline.text, snapshot: baseline.snapshot });
+    /// What comes before the model: the epoch's baseline, then promotion. True when an epoch begins with it: the model is
+    /// told everything.
+    pub(super) fn open(&self, opening: &mut TurnOpening, sources: &[ContextSource]) -> Result<bool, Error> {
+        let path = path::to(&self.tree, self.session().leaf.as_ref());
+        let baseline = match PathEpoch::of(self.session(), &path) {
+            PathEpoch::Missing => Some(context::initialize(sources)?),
+            PathEpoch::Ended(told) => context::replace(told, sources),
+            PathEpoch::Holds(_) => None,
+        };
+        let begun = baseline.is_some();
+        if let Some(baseline) = baseline {
+            opening.begin_epoch(baseline);
         }
         for id in &self.work.promote {
-            opening.promote(id, self.tree.waiting(id).map(|item| item.revision));
+            opening.promote(id, self.tree.waiting(id));
         }
-        Ok(())
+        Ok(begun)
     }
 
     /// What has changed around the model since it was told last, as one entry.
     pub(super) fn update(&self, opening: &mut TurnOpening, sources: &[ContextSource]) {
-        // A new epoch has just been told everything.
-        if self.session().epoch.is_none() {
-            return;
-        }
         let path = path::to(&self.tree, self.session().leaf.as_ref());
-        let change = context::admitted(&path).and_then(|snapshot| context::reconcile(snapshot, sources));
-        if let Some(change) = change {
-            opening.add(Body::System { text: change.text, snapshot: Some(change.snapshot) });
+        let Some(told) = PathEpoch::of(self.session(), &path).told() else { return };
+        match context::reconcile(told, sources) {
+            ContextStep::Unchanged | ContextStep::Blocked => {}
+            ContextStep::Updated(AdmittedContext { text, snapshot }) => {
+                opening.add(Body::System { text, snapshot: Some(snapshot) });
+            }
+            ContextStep::Replace(baseline) => opening.begin_epoch(baseline),
         }
     }
 
@@ -147,29 +190,30 @@ impl Turn<'_> {
         &self,
         location: &Location,
         config: &Config,
+        agent: &Agent,
+        plan: &Path,
         policy: Policy,
     ) -> Result<Vec<ContextSource>, Error> {
-        let nested = if self.session().epoch.is_some() {
+        let nested = {
             let path = path::to(&self.tree, self.session().leaf.as_ref());
-            context::found_beside(&path).into_iter().collect()
-        } else {
-            Vec::new()
+            context::found_beside(PathEpoch::of(self.session(), &path), &path)
         };
         let view = ContextView {
             location: location.clone(),
+            session: Arc::new(self.session().clone()),
+            agent: agent.name.clone(),
+            now: self.services.journal.mint().now(),
             places: self.services.guidance.places(config, location),
             policy,
             nested,
-            now: self.services.journal.mint().now(),
+            plan: plan.to_owned(),
         };
-        blocking(move || context::observe(&view)).await
+        self.services.context.observe(view).await
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::world::System;
 
@@ -179,7 +223,7 @@ mod tests {
         session.leaf = Some("msg_before".into());
         let mut opening = TurnOpening::at(&Tree::new(session), &Mint::new(Arc::new(System)));
         opening.promote(&"msg_one".into(), None);
-        opening.promote(&"msg_two".into(), Some(3));
+        opening.promote(&"msg_two".into(), None);
         opening.add(Body::System { text: "news".to_owned(), snapshot: None });
         let assistant = opening.start_refused();
         assert!(opening.summarize_promoted());
@@ -189,7 +233,7 @@ mod tests {
             let (id, parent) = match event {
                 Event::PromptPromoted { id, parent, .. } => (id, parent),
                 Event::EntryAdded { entry, .. } => (entry.id, entry.parent),
-                Event::StepStarted { entry } => {
+                Event::StepStarted { entry, .. } => {
                     let answers = entry.body.assistant().and_then(|assistant| assistant.answers.clone());
                     assert_eq!(answers.as_deref(), Some("msg_two"));
                     (entry.id, entry.parent)

@@ -1,6 +1,5 @@
-//! The request of a turn: which agent and model answer, with which tools, and what the provider is given.
+//! The request of a turn: which agent and model answer, and with which tools.
 
-use everturn_llm::{ModelRequest, ToolChoice, ToolSpec};
 use everturn_model::entry::Body;
 use everturn_model::permission::Policy;
 use everturn_model::session::ModelRef;
@@ -8,12 +7,11 @@ use everturn_model::tree::Node;
 use everturn_model::{Tree, path};
 use everturn_tools::{Registry, ToolOffer};
 
-use super::Turn;
-use crate::agents::{self, Agent, Agents};
+use super::{Turn, frame};
+use crate::agents::{Agent, Agents};
 use crate::config::AgentRole;
-use crate::history;
 use crate::models::{self, UsableModel};
-use crate::projects::Location;
+use crate::structured::{self, AnswerTool};
 
 impl Turn<'_> {
     pub(super) fn wants_answer(&self) -> bool {
@@ -34,6 +32,8 @@ impl Turn<'_> {
             prompt: agents.all().first().map(|agent| agent.prompt.clone()).unwrap_or_default(),
             model: None,
             temperature: None,
+            top_p: None,
+            steps: None,
         })
     }
 
@@ -44,61 +44,30 @@ impl Turn<'_> {
     }
 
     /// The tools of this turn: those that the model can use, the person has not switched off and the rules do not
-    /// forbid altogether.
-    pub(super) fn offer(&self, registry: &Registry, chosen: &UsableModel, policy: &Policy) -> ToolOffer {
+    /// forbid altogether. Where the prompt asks for an answer in a shape, the tool that takes it is among them, and in the
+    /// last step it is the only one.
+    pub(super) fn offer(
+        &self,
+        registry: &Registry,
+        chosen: &UsableModel,
+        policy: &Policy,
+        path: &[&Node],
+        last: bool,
+    ) -> ToolOffer {
         if !chosen.model.abilities.tool_call {
             return ToolOffer::default();
         }
-        let off = last_user(&self.tree).and_then(|node| match &node.entry.body {
-            Body::User(user) => user.tools.as_ref(),
-            _ => None,
-        });
-        registry.offer().filter(|tool| {
-            off.and_then(|off| off.get(tool.name())?.as_bool()) != Some(false)
+        let shape = structured::wanted(path);
+        let off = frame::last_user(path).and_then(|user| user.tools.as_ref());
+        let switch = |name: &str| off.and_then(|off| off.get(name).or_else(|| off.get("*"))?.as_bool());
+        let offer = registry.offer().filter(|tool| {
+            switch(tool.name()) != Some(false)
                 && !policy.hides(tool.permission())
-        })
-    }
-
-    pub(super) fn request(
-        &self,
-        chosen: &UsableModel,
-        agent: &Agent,
-        offer: &ToolOffer,
-        location: &Location,
-    ) -> ModelRequest {
-        let path = path::to(&self.tree, self.session().leaf.as_ref());
-        let baseline = path.iter().rev().find_map(|node| match &node.entry.body {
-            Body::Epoch { baseline, .. } => Some(baseline.clone()),
-            _ => None,
+                && !(last && shape.is_some())
         });
-        let user = last_user(&self.tree).and_then(|node| match &node.entry.body {
-            Body::User(user) => Some(user),
-            _ => None,
-        });
-        let plan = agents::plan_file(self.session(), &location.worktree, &self.services.data);
-        let mut system = vec![agent.prompt.clone()];
-        system.extend(agents::plan_note(agent, &plan));
-        system.extend(baseline);
-        system.extend(user.and_then(|user| user.system.clone()));
-        let setting = chosen.setting();
-        ModelRequest {
-            origin: chosen.origin(),
-            model: chosen.model.wire.to_string(),
-            system,
-            messages: history::messages(&path, chosen.takes),
-            tools: offer
-                .specs()
-                .into_iter()
-                .map(|spec| ToolSpec { name: spec.name, description: spec.description, schema: spec.schema })
-                .collect(),
-            tool_choice: ToolChoice::Auto,
-            max_output: (chosen.model.limits.output > 0).then(|| chosen.model.limits.output.min(32_000)),
-            temperature: agent.temperature,
-            headers: Vec::new(),
-            cache_key: Some(self.session().id.to_string()),
-            reasoning: setting.reasoning,
-            options: setting.options,
-            ..ModelRequest::default()
+        match shape {
+            Some(shape) => offer.with(AnswerTool::of(shape)),
+            None => offer,
         }
     }
 }

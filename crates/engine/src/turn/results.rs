@@ -13,7 +13,7 @@ use crate::Error;
 use crate::background::blocking;
 use crate::bus::Signal;
 use crate::calls::{SettledCall, ToolCall};
-use crate::context;
+use crate::context::{self, PathEpoch};
 
 impl Turn<'_> {
     /// Records a call's result; the model hears of it afterwards. Whatever the call still asks is answered with it.
@@ -47,10 +47,11 @@ impl Turn<'_> {
         let places = self.services.guidance.places(&config, &location);
         let file = location.directory.join(Path::new(named));
         let found = blocking(move || instructions::beside(&places, &file)).await?;
-        let known = context::found_beside(&path::to(&self.tree, self.session().leaf.as_ref()));
+        let path = path::to(&self.tree, self.session().leaf.as_ref());
+        let known = context::found_beside(PathEpoch::of(self.session(), &path), &path);
         let new: Vec<Value> = found
             .iter()
-            .filter(|path| !known.contains(*path))
+            .filter(|path| known.iter().all(|nested| nested.path != **path))
             .map(|path| path.display().to_string().into())
             .collect();
         if !new.is_empty() {

@@ -1,30 +1,25 @@
-//! The stream of a turn: deltas come in, calls run in parallel, and whoever stops the session stops both.
+//! The stream of a turn: deltas come in, calls run in parallel, and whoever stops the session stops both. Nothing is
+//! waited for without end: neither for an answer to go on, nor for it to end.
 
 use std::time::Duration;
 
-use everturn_llm::StreamEvent as Delta;
+use everturn_llm::{Error as Failure, StreamEvent as Delta};
 use everturn_model::part::PartKind;
 use everturn_model::{EntryId, Event, Part};
 use everturn_tools::snapshot::TreeId;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
-use super::fault::{aborted, fault};
+use super::accounting::{self, AnswerMeter};
+use super::fault::{aborted, fault, too_long};
 use super::intake::StreamIntake;
-use super::{Turn, TurnEnd, TurnSetup};
+use super::{Turn, TurnEnd, TurnSetup, remains, retry};
 use crate::Error;
-use crate::bus::Signal;
 use crate::calls::RunningCalls;
 use crate::provider_call::ProviderCall;
 
 /// How often streamed text is saved at least.
 const SAVE_EVERY: Duration = Duration::from_millis(200);
-
-impl TurnSetup {
-    /// A call to the model of the turn.
-    fn call(&self) -> ProviderCall {
-        ProviderCall::new(&self.setting.session.id, &self.chosen, self.request.clone())
-    }
-}
 
 impl Turn<'_> {
     /// Talks to the provider and runs what it asks for.
@@ -33,19 +28,27 @@ impl Turn<'_> {
         setup: TurnSetup,
         before: JoinHandle<Option<TreeId>>,
     ) -> Result<TurnEnd, Error> {
-        let mut stream = setup.call();
-        let mut before = Some(before);
-        let mut start: Option<TreeId> = None;
+        let limits = setup.setting.config.limits;
+        let mut deadline = Instant::now() + limits.turn;
+        let mut start = remains::start_of(&self.tree, &setup.assistant);
+        let mut before = Some(before).filter(|_| !has_begun(self, &setup.assistant));
         let mut intake = StreamIntake::new(setup.assistant.clone());
         let mut calls = RunningCalls::new(self.services.journal.mint().clone());
         let mut declined = false;
+        let mut cut: Option<Failure> = None;
         let mut tries = 0;
+        // An earlier process scheduled it.
+        if let Some(waiting) = retry::waiting_step(&self.tree).cloned() {
+            tries = waiting.attempt;
+            self.wait_for(&waiting).await;
+        }
         let mut save = tokio::time::interval(SAVE_EVERY);
         save.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let lifecycle = self.services.lifecycle.clone();
-        let mut streaming = true;
-        while streaming || !calls.is_empty() {
-            tokio::select! {
+        let mut stream = Some(self.call(&setup, &mut deadline).await);
+        let mut heard = Instant::now();
+        while stream.is_some() || !calls.is_empty() {
+            let failed = tokio::select! {
                 biased;
                 () = self.cancel.cancelled() => {
                     setup.setting.cancel.cancel();
@@ -54,46 +57,88 @@ impl Turn<'_> {
                 }
                 () = lifecycle.closing() => {
                     intake.save(self);
+                    self.record_waiting().await?;
+                    self.leave_in_order().await?;
                     return Ok(TurnEnd::Closing);
                 }
                 Some(settled) = calls.next(), if !calls.is_empty() => {
                     declined |= settled.declined;
                     intake.settled(&settled.call.part);
                     self.settle(settled).await?;
+                    continue;
                 }
-                delta = stream.next(), if streaming => match delta {
-                    Some(Ok(Delta::Start)) => {
-                        if let Some(before) = before.take() {
-                            start = before.await.ok().flatten();
-                            self.start_step(&setup.assistant, start.as_ref()).await?;
-                        }
-                    }
+                delta = next_delta(&mut stream), if stream.is_some() => match delta {
                     Some(Ok(delta)) => {
-                        for call in intake.take(self, delta).await? {
-                            calls.start(&self.services.calls, setup.setting.clone(), call);
+                        if adds_something(&delta) {
+                            heard = Instant::now();
                         }
-                    }
-                    Some(Err(error)) => {
-                        tries += 1;
-                        let wait = if intake.may_be_repeated() { self.retry_delay(tries, &error) } else { None };
-                        match wait {
-                            Some(wait) => {
-                                self.wait(tries, &error, wait).await;
-                                stream = setup.call();
+                        intake.meter.follow(&delta);
+                        match delta {
+                            Delta::Start => {
+                                if let Some(before) = before.take() {
+                                    start = before.await.ok().flatten();
+                                    self.start_step(&setup.assistant, start.as_ref()).await?;
+                                }
                             }
-                            None => {
-                                drop(stream);
-                                let fault = fault(&setup.chosen, &error);
-                                return self.fail(&setup, intake, Some(calls), fault, start).await;
+                            Delta::Usage(_) => self.note_usage(&setup, &mut intake.meter),
+                            delta => {
+                                for call in intake.take(self, delta).await? {
+                                    calls.start(&self.services.calls, setup.setting.clone(), &self.tree, call);
+                                }
                             }
                         }
+                        continue;
                     }
-                    None => streaming = false,
+                    Some(Err(error)) => error,
+                    None => {
+                        stream = None;
+                        continue;
+                    }
                 },
-                _ = save.tick(), if intake.is_open() => intake.save(self),
+                () = tokio::time::sleep_until(deadline), if stream.is_some() => {
+                    drop(stream);
+                    return self.fail(&setup, intake, Some(calls), too_long(limits.turn), start).await;
+                }
+                () = tokio::time::sleep_until(heard + limits.inactivity), if stream.is_some() => {
+                    Failure::Inactivity { after: limits.inactivity, before_first_byte: false }
+                }
+                _ = save.tick(), if intake.is_open() => {
+                    intake.save(self);
+                    self.record_waiting().await?;
+                    continue;
+                }
+            };
+            stream = None;
+            if !intake.may_be_repeated() && failed.retryable() {
+                // What it has called is real work, and ends as such.
+                cut = Some(failed);
+                continue;
             }
+            tries += 1;
+            let wait = self.retry_delay(&setup, tries, &failed).filter(|_| intake.may_be_repeated());
+            let Some(wait) = wait.filter(|wait| Instant::now() + *wait < deadline) else {
+                let fault = fault(&setup, &failed);
+                return self.fail(&setup, intake, Some(calls), fault, start).await;
+            };
+            let billed = accounting::failed_attempt(&setup, &intake.meter);
+            intake.meter = AnswerMeter::default();
+            let fault = fault(&setup, &failed);
+            self.pause(&setup.assistant, tries, fault, wait, billed.into_iter().collect()).await?;
+            stream = Some(self.call(&setup, &mut deadline).await);
+            heard = Instant::now();
         }
-        self.close(setup, intake, start, declined).await
+        match cut {
+            Some(error) => self.cut(&setup, intake, &error, start, declined).await,
+            None => self.close(setup, intake, start, declined).await,
+        }
+    }
+
+    /// A call to the model of the turn, in a place of its own. Waiting for that is not the provider's time.
+    async fn call(&self, setup: &TurnSetup, deadline: &mut Instant) -> ProviderCall {
+        let queued = Instant::now();
+        let place = self.place().await;
+        *deadline += queued.elapsed();
+        ProviderCall::new(&setup.setting.session.id, &setup.chosen, &setup.request).holding(place)
     }
 
     async fn start_step(&mut self, assistant: &EntryId, snapshot: Option<&TreeId>) -> Result<(), Error> {
@@ -101,26 +146,29 @@ impl Turn<'_> {
         let part = Box::new(Part::new(self.services.journal.mint().part(self.session()), kind));
         self.commit(vec![Event::PartAdded { entry: assistant.clone(), part }]).await
     }
+}
 
-    fn retry_delay(&self, tries: u32, error: &everturn_llm::Error) -> Option<Duration> {
-        everturn_llm::retry::RetryPolicy::default().delay(
-            tries,
-            error,
-            self.services.journal.mint().random_fraction(),
-        )
+/// The next delta of a stream, as long as there is one.
+async fn next_delta(stream: &mut Option<ProviderCall>) -> Option<Result<Delta, Failure>> {
+    match stream {
+        Some(stream) => stream.next().await,
+        None => std::future::pending().await,
     }
+}
 
-    async fn wait(&self, attempt: u32, error: &everturn_llm::Error, wait: Duration) {
-        let next = self.services.journal.mint().now() + i64::try_from(wait.as_millis()).unwrap_or_default();
-        let retry = Signal::Retry { attempt, message: error.provider_message(), next };
-        self.services.drains.set_status(&self.session().id, retry.clone());
-        self.signal(retry);
-        tokio::select! {
-            () = tokio::time::sleep(wait) => {}
-            () = self.cancel.cancelled() => {}
-            () = self.services.lifecycle.closing() => {}
-        }
-        self.services.drains.set_status(&self.session().id, Signal::Busy);
-        self.signal(Signal::Busy);
+/// Whether an answer gets on by a delta. What only says that the provider is alive may go on for ever.
+fn adds_something(delta: &Delta) -> bool {
+    match delta {
+        Delta::Usage(_) => false,
+        Delta::TextDelta { text, .. }
+        | Delta::ReasoningDelta { text, .. }
+        | Delta::ToolInputDelta { text, .. } => !text.is_empty(),
+        _ => true,
     }
+}
+
+/// Whether an earlier process has recorded the files before this answer.
+fn has_begun(turn: &Turn<'_>, assistant: &EntryId) -> bool {
+    let parts = turn.tree.node(assistant).into_iter().flat_map(|node| &node.parts);
+    parts.into_iter().any(|part| matches!(part.kind, PartKind::StepStart { .. }))
 }

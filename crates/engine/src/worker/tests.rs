@@ -71,9 +71,22 @@ impl Stage {
         let entry = mint.entry(&self.session);
         let begun = Entry::new(entry.clone(), None, mint.now(), Body::Assistant(Assistant::default()));
         let (finish, tokens, cost) = (Finish::Stop, Tokens::default(), Money::ZERO);
-        let (snapshot, files, parts, declined) = (None, None, Vec::new(), false);
-        let ended = Event::StepEnded { entry, finish, tokens, cost, snapshot, files, parts, declined };
-        (Event::StepStarted { entry: Box::new(begun) }, ended)
+        let (snapshot, files, parts, declined, estimated, error) =
+            (None, None, Vec::new(), false, false, None);
+        let ended = Event::StepEnded {
+            entry,
+            finish,
+            tokens,
+            cost,
+            snapshot,
+            files,
+            parts,
+            declined,
+            estimated,
+            error,
+            structured: None,
+        };
+        (Event::StepStarted { entry: Box::new(begun), frame: None }, ended)
     }
 
     async fn settled(&self) {

@@ -232,7 +232,12 @@ fn kind(fault: &Fault) -> &'static str {
         FaultKind::CutOff => "cut off",
         FaultKind::Authentication { .. } => "authentication",
         FaultKind::Api(_) => "api",
+        FaultKind::CutStream => "cut stream",
+        FaultKind::TimedOut { .. } => "timed out",
+        FaultKind::ContentFilter => "content filter",
+        FaultKind::OutputLength => "output length",
         FaultKind::Internal => "internal",
+        FaultKind::StructuredOutput { .. } => "structured output",
         other => panic!("no turn ends with {other:?} here"),
     }
 }

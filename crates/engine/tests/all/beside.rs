@@ -86,7 +86,7 @@ impl<'b> OtherProcess<'b> {
         let mint = self.bench.engine.mint();
         let id = mint.entry(&self.bench.session);
         let entry = Entry::new(id.clone(), parent, mint.now(), Body::Assistant(Assistant::default()));
-        (id, Event::StepStarted { entry: Box::new(entry) })
+        (id, Event::StepStarted { entry: Box::new(entry), frame: None })
     }
 }
 
@@ -101,6 +101,9 @@ pub(crate) fn end(entry: EntryId) -> Event {
         files: None,
         parts: Vec::new(),
         declined: false,
+        estimated: false,
+        error: None,
+        structured: None,
     }
 }
 
@@ -171,10 +174,23 @@ async fn a_failure_in_another_process_is_told_once() {
     let (first, begun) = other.begin(None);
     let error = Fault::internal("cut off");
     // What goes on by itself is no failure.
-    other.write(&lease, vec![begun, Event::StepFailed { entry: first.clone(), error, resumes: true }]).await;
+    other
+        .write(
+            &lease,
+            vec![
+                begun,
+                Event::StepFailed { entry: first.clone(), error, resumes: true, remains: Box::default() },
+            ],
+        )
+        .await;
     let (second, begun) = other.begin(Some(first));
     let error = Fault::internal("no luck");
-    other.write(&lease, vec![begun, Event::StepFailed { entry: second, error, resumes: false }]).await;
+    other
+        .write(
+            &lease,
+            vec![begun, Event::StepFailed { entry: second, error, resumes: false, remains: Box::default() }],
+        )
+        .await;
     other.store.release(lease).await.unwrap();
     let heard = overhear(&mut updates, &bench, is_idle).await;
     let expected =
@@ -199,7 +215,9 @@ async fn a_turn_whose_session_was_taken_over_ends_and_says_what_the_log_says() {
     bench.model.abandoned("x").await;
     bench.model.release("x");
     let error = Fault::internal("taken over");
-    other.write(&lease, vec![Event::StepFailed { entry, error, resumes: false }]).await;
+    other
+        .write(&lease, vec![Event::StepFailed { entry, error, resumes: false, remains: Box::default() }])
+        .await;
     other.store.release(lease).await.unwrap();
     let heard = overhear(&mut updates, &bench, is_idle).await;
     assert_eq!(heard, ["part.ended", "failed: taken over", "step.failed", "idle"]);
@@ -374,13 +392,15 @@ async fn a_session_that_was_taken_over_and_done_at_once_comes_to_rest() {
     let (text, metadata) = ("one ".to_owned(), None);
     let ended = Event::PartEnded { entry: entry.clone(), part, text, metadata };
     let error = Fault::internal("taken over");
-    let failed = Event::StepFailed { entry: entry.clone(), error, resumes: true };
+    let failed = Event::StepFailed { entry: entry.clone(), error, resumes: true, remains: Box::default() };
     let (answer, begun) = other.begin(Some(entry));
     other.write(&lease, vec![ended, failed, begun, end(answer)]).await;
     other.store.release(lease).await.unwrap();
     let heard = overhear(&mut updates, &bench, is_idle).await;
     assert_eq!(heard, ["part.ended", "step.failed", "step.started", "step.ended", "idle"]);
     bench.settled().await;
+    // What failed is no answer, so both prompts are answered now, and the first one says to hold.
+    bench.model.release("x");
     bench.say("SAY:more").await;
     let heard = overhear(&mut updates, &bench, is_idle).await;
     assert_eq!(heard.first().unwrap(), "prompt.admitted", "{heard:?}");
@@ -439,7 +459,7 @@ async fn reviewed(bench: &Bench, store: &Store) {
     let lease = store.acquire(&session.id).await.unwrap();
     let id = mint.entry(&session);
     let entry = Entry::new(id.clone(), None, mint.now(), Body::Assistant(Assistant::default()));
-    let events = [Event::StepStarted { entry: Box::new(entry) }, end(id)];
+    let events = [Event::StepStarted { entry: Box::new(entry), frame: None }, end(id)];
     let new = events.map(|event| NewEvent { id: mint.event(), time: mint.now(), event });
     let mut updates = bench.engine.bus().listen();
     store.append(&session.id, Authority::Owned(lease.clone()), new.into()).await.unwrap();

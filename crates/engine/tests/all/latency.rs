@@ -141,7 +141,7 @@ async fn check_prompt(database: Option<&TestDatabase>) {
     let left = check_within(&clock, SOON, &mut updates, |update| is_event(update, admitted)).await;
     // It cannot begin before the turn at work has ended, and needs no other time than that.
     bench.model.release("x");
-    let begun = |event: &Event| matches!(event, Event::StepStarted { entry } if entry.parent.as_ref() == Some(&prompt));
+    let begun = |event: &Event| matches!(event, Event::StepStarted { entry, .. } if entry.parent.as_ref() == Some(&prompt));
     check_within(&clock, left, &mut updates, |update| is_event(update, begun)).await;
     drop(clock);
     tokio::time::resume();

@@ -83,36 +83,15 @@ async fn a_prompt_brings_so_much_of_its_files_and_no_more() {
 }
 
 #[tokio::test]
-async fn an_attachment_that_cannot_be_shown_is_told_of() {
-    // Nobody learned of it: the model answered as if nothing had been attached.
-    let bench = Bench::new().await;
-    std::fs::write(bench.repo.path().join("a.zip"), "PK").unwrap();
-    let mut prompt = Prompt::text("SAY:I see");
-    for (mime, name) in [("text/plain", "none.txt"), ("image/png", "."), ("application/zip", "a.zip")] {
-        let url = format!("file://{}/{name}", bench.repo.path().display());
-        let file = json!({"mime": mime, "filename": name, "url": url});
-        prompt.parts.push(PartInput::new(serde_json::from_value(json!({ "file": file })).unwrap()));
-    }
-    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
-    bench.settled().await;
-    let told = bench.model.prompts()[0]["messages"].to_string();
-    for expected in [
-        "none.txt could not be read: No such file or directory",
-        "/. could not be read: it is a folder, not an ordinary file.",
-        "a.zip (application/zip) is not shown; look at it with tools.",
-    ] {
-        assert!(told.contains(expected), "{expected} in {told}");
-    }
-}
-
-#[tokio::test]
 async fn an_answer_that_the_provider_gave_up_is_no_finished_one() {
     let bench = Bench::new().await;
     bench.say("REFUSE SAY:I would rather").await;
     let last = bench.transcript().await.pop().unwrap();
-    assert!(last.contains("!internal"), "{last}");
+    assert!(last.contains("!content filter"), "{last}");
+    // The model is not given it as something that it has said.
     bench.say("SAY:but this is fine").await;
-    assert_eq!(bench.transcript().await.last().unwrap(), "assistant: but this is fine");
+    let sent = bench.model.prompts().pop().unwrap()["messages"].to_string();
+    assert!(sent.contains("but this is fine") && !sent.contains("\"assistant\""), "{sent}");
 }
 
 #[cfg(target_os = "linux")]

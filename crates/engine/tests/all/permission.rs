@@ -232,6 +232,37 @@ async fn a_configured_deny_is_not_asked_about() {
     assert_eq!(bench.repo.read("a.txt"), "hello\n");
 }
 
+/// The tools that the model was offered last.
+pub(crate) fn offered(bench: &Bench) -> Vec<String> {
+    let request = bench.model.prompts().pop().unwrap();
+    let tools = request["tools"].as_array().unwrap().iter();
+    tools.map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn who_may_not_edit_is_offered_none_of_the_tools_that_edit() {
+    let check = async |rules: serde_json::Value, expected: &[&str]| {
+        let bench = Bench::configured(serde_json::json!({"permission": {"edit": rules}})).await;
+        bench.say("SAY:ok").await;
+        let edits = |name: &String| ["edit", "write", "apply_patch"].contains(&name.as_str());
+        assert_eq!(offered(&bench).into_iter().filter(edits).collect::<Vec<_>>(), expected, "{rules}");
+    };
+    check(serde_json::json!("deny"), &[]).await;
+    check(serde_json::json!({"*.md": "allow", "*": "deny"}), &[]).await;
+    check(serde_json::json!({"*": "deny", "*.md": "allow"}), &["apply_patch", "edit", "write"]).await;
+}
+
+#[tokio::test]
+async fn a_session_that_chose_no_agent_works_as_the_one_that_builds() {
+    let bench = Bench::new().await;
+    assert_eq!(bench.session.agent, None);
+    bench.say("SAY:ok").await;
+    let nodes = bench.nodes().await;
+    let agents: Vec<_> =
+        nodes.iter().filter_map(|node| node.entry.body.assistant()?.agent.as_deref()).collect();
+    assert_eq!(agents, ["build"]);
+}
+
 #[tokio::test]
 async fn an_interrupt_withdraws_the_request() {
     let mut bench = Bench::new().await;

@@ -5,7 +5,7 @@ use everturn_model::request::{Ask, Reply, Request};
 use serde_json::json;
 
 use crate::bench::Bench;
-use crate::permission::{ask, asked};
+use crate::permission::{ask, asked, offered};
 
 /// A prompt that makes the model ask one question, then say `after`.
 pub(crate) fn prompt(after: &str) -> String {
@@ -51,6 +51,35 @@ async fn a_dismissed_question_ends_the_work() {
         ["assistant: (question)", "result: Error The person dismissed the question without an answer."]
     );
     assert!(!bench.engine.sessions().get(&bench.session.id).await.unwrap().open);
+}
+
+#[tokio::test]
+async fn who_may_not_ask_is_not_offered_to_and_a_call_all_the_same_is_refused() {
+    let bench = Bench::configured(json!({"permission": {"question": "deny"}})).await;
+    bench.say(&prompt("went on")).await;
+    assert!(!offered(&bench).contains(&"question".to_owned()));
+    let said = bench.transcript().await;
+    assert!(said[2].starts_with("result: Error"), "{said:?}");
+    assert_eq!(
+        (said[3].as_str(), bench.engine.requests().waiting().await.unwrap()),
+        ("assistant: went on", Vec::new())
+    );
+}
+
+#[tokio::test]
+async fn a_permission_that_is_rejected_dismisses_the_question_beside_it() {
+    let mut bench = Bench::new().await;
+    let both = format!("TOGETHER:2\nTOOL:read:/etc/hosts\n{}", prompt("understood"));
+    let mut requests = [ask(&mut bench, &both).await, asked(&mut bench).await];
+    requests.sort_by(|one, other| one.id.cmp(&other.id));
+    let words = Some("neither".to_owned());
+    bench.engine.requests().reply(&requests[0].id, Reply::Reject, words).await.unwrap();
+    bench.settled().await;
+    assert_eq!(bench.engine.requests().waiting().await.unwrap(), []);
+    let said = bench.transcript().await;
+    let told = said.iter().filter(|line| line.starts_with("result: Error") && line.ends_with("neither"));
+    assert_eq!(told.count(), 2, "{said:?}");
+    assert_eq!(said.last().unwrap(), "assistant: understood");
 }
 
 #[tokio::test]

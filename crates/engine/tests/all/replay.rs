@@ -13,7 +13,7 @@ use crate::bench::Bench;
 const PROMPT: &str = "THINK HOSTED:2\nTOOL:read:a.txt\nSAY:done";
 
 /// A session that can speak to two models of each protocol.
-async fn polyglot() -> Bench {
+pub(crate) async fn polyglot() -> Bench {
     let packages = [
         ("messages", "@ai-sdk/anthropic"),
         ("responses", "@ai-sdk/openai"),

@@ -1,6 +1,7 @@
 //! Stopping a session: the turn that is open ends, what waits is held, and nothing that was accepted is lost.
 
-use everturn_engine::Prompt;
+use everturn_engine::{Prompt, Signal};
+use everturn_model::event::SessionChange;
 use everturn_model::inbox::Delivery;
 use everturn_model::{EntryId, SessionId};
 
@@ -154,4 +155,29 @@ async fn taking_back_an_answer_takes_back_what_waited_behind_it() {
     bench.say("SAY:next").await;
     assert_eq!(bench.transcript().await, ["user: SAY:next", "assistant: next"]);
     assert_eq!(waiting(&bench).await, Vec::<EntryId>::new());
+}
+
+#[tokio::test]
+async fn what_a_session_does_is_known_right_after_a_restart() {
+    let (mut bench, id, _) = at_work(&[("SAY:behind", Delivery::Queue)]).await;
+    let statuses = |bench: &Bench| bench.engine.drains().statuses();
+    assert_eq!(statuses(&bench), [(id.clone(), Signal::Busy)]);
+    bench.restart().await;
+    assert_eq!(statuses(&bench), [(id.clone(), Signal::Busy)], "before anything was read of it");
+    bench.engine.drains().abort(&id).await.unwrap();
+    bench.settled().await;
+    bench.restart().await;
+    assert_eq!(statuses(&bench), [], "what waits is held");
+    // Nobody goes on with a session that waits for a person, and it is not busy with that.
+    bench.engine.drains().resume(&id).await.unwrap();
+    bench.settled().await;
+    begin(&mut bench, "y").await;
+    bench.engine.sessions().change(&id, vec![SessionChange::Parked]).await.unwrap();
+    bench.restart().await;
+    assert_eq!(statuses(&bench), []);
+    assert!(bench.engine.sessions().get(&id).await.unwrap().open);
+    bench.model.release("y");
+    assert!(bench.engine.drains().resume(&id).await.unwrap());
+    bench.settled().await;
+    assert!(!bench.engine.sessions().get(&id).await.unwrap().open);
 }

@@ -4,7 +4,7 @@ use everturn_engine::inbox::WaitingOutcome;
 use everturn_engine::{Error, Prompt};
 use everturn_model::inbox::{Delivery, InboxItem};
 use everturn_model::part::PartKind;
-use everturn_model::{EntryId, SessionId};
+use everturn_model::{EntryId, Event, SessionId};
 
 use crate::bench::Bench;
 
@@ -146,4 +146,21 @@ async fn whoever_changes_a_prompt_while_it_is_promoted_is_told_and_the_model_hea
         }
         assert!(inbox.waiting(&id).await.unwrap().is_empty());
     }
+}
+
+#[tokio::test]
+async fn what_waits_for_one_answer_is_promoted_in_one_batch() {
+    // Whoever counts the steps of an answer begins anew with a batch, and not with each prompt of it.
+    let (bench, id, ids) = waiting(&["SAY:one", "SAY:two", "SAY:three"], Delivery::Steer).await;
+    go_on(&bench).await;
+    let log = bench.engine.sessions().log(&id).await.unwrap();
+    let begun: Vec<&str> = log
+        .iter()
+        .filter_map(|record| match &record.event {
+            Event::PromptPromoted { id, .. } => Some(id.as_str()),
+            Event::StepStarted { .. } => Some("step"),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(begun, [ids[0].as_str(), ids[1].as_str(), ids[2].as_str(), "step"]);
 }

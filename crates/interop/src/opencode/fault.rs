@@ -37,7 +37,8 @@ fn name(kind: &FaultKind) -> Option<&'static str> {
     Some(match kind {
         FaultKind::Aborted | FaultKind::CutOff => "MessageAbortedError",
         FaultKind::Authentication { .. } => "ProviderAuthError",
-        FaultKind::Api(_) => "APIError",
+        // There is no word for it. Asking again may help, and this is the one that says so.
+        FaultKind::Api(_) | FaultKind::CutStream | FaultKind::TimedOut { .. } => "APIError",
         FaultKind::ContextOverflow { .. } => "ContextOverflowError",
         FaultKind::OutputLength => "MessageOutputLengthError",
         FaultKind::ContentFilter => "ContentFilterError",
@@ -68,6 +69,7 @@ impl Serialize for FaultData<'_> {
                 put(&mut map, "responseBody", api.body.as_ref())?;
                 put(&mut map, "metadata", api.url.as_ref().map(|url| RequestUrl { url }))?;
             }
+            FaultKind::CutStream | FaultKind::TimedOut { .. } => map.serialize_entry("isRetryable", &true)?,
             FaultKind::ContextOverflow { body } => put(&mut map, "responseBody", body.as_ref())?,
             FaultKind::StructuredOutput { retries } => put(&mut map, "retries", *retries)?,
             FaultKind::Aborted
@@ -197,6 +199,11 @@ mod tests {
         let kinds = [
             (FaultKind::Aborted, r#"{"name":"MessageAbortedError","data":{"message":"m"}}"#),
             (FaultKind::CutOff, r#"{"name":"MessageAbortedError","data":{"message":"m"}}"#),
+            (FaultKind::CutStream, r#"{"name":"APIError","data":{"message":"m","isRetryable":true}}"#),
+            (
+                FaultKind::TimedOut { limit: 5 },
+                r#"{"name":"APIError","data":{"message":"m","isRetryable":true}}"#,
+            ),
             (
                 FaultKind::Authentication { provider: "p".to_owned() },
                 r#"{"name":"ProviderAuthError","data":{"message":"m","providerID":"p"}}"#,

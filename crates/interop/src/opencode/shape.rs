@@ -168,11 +168,12 @@ pub(super) fn finish(finish: &Finish) -> &str {
     match finish {
         Finish::Stop => "stop",
         Finish::ToolCalls => "tool-calls",
+        // Clients take what they do not know for the end.
+        Finish::Paused | Finish::Unknown => "unknown",
         Finish::Length => "length",
         Finish::ContentFilter => "content-filter",
         Finish::Error => "error",
         Finish::Aborted => "aborted",
-        Finish::Unknown => "unknown",
         Finish::Imported(word) => word,
     }
 }

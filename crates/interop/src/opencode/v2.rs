@@ -41,7 +41,7 @@ const FOREIGN: &str = "opencode.v2";
 #[must_use]
 pub fn epoch(row: &OpenCodeEpochRow) -> Body {
     let snapshot = serde_json::from_str(&row.snapshot).unwrap_or_else(|_| row.snapshot.as_str().into());
-    Body::Epoch { baseline: row.baseline.clone(), snapshot }
+    Body::Epoch { baseline: row.baseline.clone(), snapshot, directory: None }
 }
 
 // V2 knows an error by its message only; a later version's dotted types are names here.

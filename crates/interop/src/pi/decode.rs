@@ -264,7 +264,7 @@ fn custom(entry: &Value) -> Body {
         EPOCH => {
             if let Some(baseline) = field("baseline") {
                 let snapshot = data.and_then(|data| data.get("snapshot")).cloned().unwrap_or_default();
-                return Body::Epoch { baseline, snapshot };
+                return Body::Epoch { baseline, snapshot, directory: None };
             }
         }
         _ => {}

@@ -135,7 +135,7 @@ impl EntryEncoder {
                 self.with_base(node, "label", fields)
             }
             Body::AgentSwitch { agent } => self.custom(node, AGENT, Some(json!({"agent": agent}))),
-            Body::Epoch { baseline, snapshot } => {
+            Body::Epoch { baseline, snapshot, .. } => {
                 self.custom(node, EPOCH, Some(json!({"baseline": baseline, "snapshot": snapshot})))
             }
             Body::Custom { custom_type, data } => self.custom(node, custom_type, data.clone()),
@@ -281,14 +281,17 @@ fn stop_reason(assistant: &Assistant) -> &str {
     match (&assistant.finish, &assistant.error) {
         (Some(Finish::ToolCalls), _) => "toolUse",
         (Some(Finish::Imported(word)), _) if word == "max_tokens" => "length",
-        (Some(Finish::Unknown), None) => "stop",
+        (Some(Finish::Unknown | Finish::Paused), None) => "stop",
         (Some(Finish::Imported(word)), None) if matches!(word.as_str(), "end_turn" | "other") => "stop",
         (Some(Finish::Stop), _) => "stop",
         (Some(Finish::Length), _) => "length",
         (Some(Finish::Error), _) => "error",
         (Some(Finish::Aborted), _) => "aborted",
         // pi has no word for these. They are written as they are, for whoever reads the file.
-        (Some(finish @ (Finish::ContentFilter | Finish::Unknown | Finish::Imported(_))), _) => finish.word(),
+        (
+            Some(finish @ (Finish::ContentFilter | Finish::Unknown | Finish::Paused | Finish::Imported(_))),
+            _,
+        ) => finish.word(),
         (None, None) => "stop",
         (None, Some(Fault { kind: FaultKind::Aborted | FaultKind::CutOff, .. })) => "aborted",
         (None, Some(_)) => "error",

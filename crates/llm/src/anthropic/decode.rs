@@ -18,7 +18,7 @@ use super::wire::{
     text,
 };
 use crate::protocol::{Decode, DecodeProgress, Events, FrameFault};
-use crate::{FinishReason, StreamEvent, arguments};
+use crate::{FinishReason, StreamEvent, Usage, arguments};
 
 /// The name of a frame with more of a block.
 const DELTA: &str = "content_block_delta";
@@ -81,7 +81,10 @@ impl Decoder {
 
     fn event(&mut self, event: Value, out: &mut Events) -> Result<DecodeProgress, FrameFault> {
         match event.get("type").and_then(Value::as_str).unwrap_or_default() {
-            "message_start" => self.note(read::<MessageStart>(event)?.message),
+            "message_start" => {
+                self.note(read::<MessageStart>(event)?.message);
+                self.tell(out);
+            }
             "content_block_start" => {
                 let start: BlockStart = read(event)?;
                 self.begin(start.index, start.content_block, out);
@@ -98,6 +101,7 @@ impl Decoder {
                 let more: MessageDelta = read(event)?;
                 self.note(more.delta.unwrap_or_default());
                 self.counts.update(more.usage.unwrap_or_default());
+                self.tell(out);
             }
             "message_stop" => {
                 self.stopped = true;
@@ -106,6 +110,14 @@ impl Decoder {
             _ => {}
         }
         Ok(DecodeProgress::More)
+    }
+
+    /// Tells what was counted so far, if there is anything.
+    fn tell(&self, out: &mut Events) {
+        let (usage, _) = self.counts.split();
+        if usage != Usage::default() {
+            out.push_back(StreamEvent::Usage(usage));
+        }
     }
 
     /// Keeps what is said about the answer as a whole; what comes later wins.
@@ -274,7 +286,8 @@ impl Decoder {
 
     fn reason(&self) -> FinishReason {
         let reason = match text(&self.about, "stop_reason") {
-            "end_turn" | "stop_sequence" | "pause_turn" => FinishReason::Stop,
+            "end_turn" | "stop_sequence" => FinishReason::Stop,
+            "pause_turn" => FinishReason::Paused,
             "max_tokens" | "model_context_window_exceeded" => FinishReason::Length,
             "tool_use" => FinishReason::ToolCalls,
             "refusal" => FinishReason::ContentFilter,
@@ -282,7 +295,9 @@ impl Decoder {
         };
         match reason {
             // Other makers' servers do not always say that the model waits for its tools.
-            FinishReason::Stop | FinishReason::Unknown if self.called => FinishReason::ToolCalls,
+            FinishReason::Stop | FinishReason::Paused | FinishReason::Unknown if self.called => {
+                FinishReason::ToolCalls
+            }
             other => other,
         }
     }

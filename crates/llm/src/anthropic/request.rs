@@ -41,6 +41,10 @@ pub(super) fn body(request: &ModelRequest) -> Value {
     if let Some(temperature) = temperature {
         body.insert("temperature".into(), json!(temperature));
     }
+    let top_p = request.top_p.filter(|_| !thinking.on && model.takes_temperature());
+    if let Some(top_p) = top_p {
+        body.insert("top_p".into(), json!(top_p));
+    }
     let output = output_config(request, &thinking);
     if !output.is_empty() {
         body.insert("output_config".into(), Value::Object(output));

@@ -240,7 +240,7 @@ fn finish_reasons() {
         let expected = [step(reason, word, usual())];
         check(&transcript(&answer(vec![], word)), &expected, &TranscriptEnd::Complete);
     };
-    check_one("pause_turn", FinishReason::Stop);
+    check_one("pause_turn", FinishReason::Paused);
     check_one("model_context_window_exceeded", FinishReason::Length);
     check_one("something_new", FinishReason::Unknown);
     let mut expected = call("toolu_1", "list", &[], json!({}));
@@ -399,6 +399,7 @@ fn an_answer_that_is_not_streamed() {
         crate::protocol::Decode::accept(&mut streaming, &frame, &mut out).unwrap();
     }
     crate::protocol::Decode::end(&mut streaming, &mut out).unwrap();
+    out.retain(|event| !matches!(event, StreamEvent::Usage(_)));
 
     let whole = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-m",
         "content": [

@@ -48,7 +48,19 @@ impl FoundModel<'_> {
         // A server whose address was configured may be one on this machine, which asks for no key.
         let key =
             if self.provider.open { keys.find(self.provider)? } else { Some(keys.require(self.provider)?) };
-        let endpoint = self.endpoint(key.map(|found| found.key), keys.variables())?;
+        self.reach(self.endpoint(key.map(|found| found.key), keys.variables())?)
+    }
+
+    /// The provider as it writes requests, without a key: it must not be asked.
+    ///
+    /// # Errors
+    ///
+    /// As [`endpoint`](Self::endpoint).
+    pub fn writer(&self, keys: &Keyring<'_>) -> Result<Arc<dyn Provider>, ConnectError> {
+        self.reach(self.endpoint(None, keys.variables())?)
+    }
+
+    fn reach(&self, endpoint: Endpoint) -> Result<Arc<dyn Provider>, ConnectError> {
         let protocol = self.model.protocol();
         Ok(match protocol {
             Protocol::Anthropic => Arc::new(Anthropic::new(endpoint)),

@@ -39,6 +39,8 @@ pub(crate) struct Decoder {
     blocked: bool,
     recognised: bool,
     counts: TokenCounts,
+    /// What was told of them.
+    told: Usage,
     /// What is said about the whole answer, as the provider names it.
     about: Map<String, Value>,
 }
@@ -65,6 +67,7 @@ impl Decoder {
             blocked: false,
             recognised: false,
             counts: TokenCounts::default(),
+            told: Usage::default(),
             about: about.into_iter().map(|name| (name.to_owned(), Value::Null)).collect(),
         }
     }
@@ -103,6 +106,10 @@ impl Decoder {
         let candidates = answer.candidates.unwrap_or_default();
         for candidate in candidates.into_iter().filter(|candidate| candidate.index.unwrap_or(0) == 0) {
             self.candidate(candidate, out);
+        }
+        let usage = Usage::from(&self.counts);
+        if self.finish.is_none() && std::mem::replace(&mut self.told, usage) != usage {
+            out.push_back(StreamEvent::Usage(usage));
         }
         Ok(())
     }

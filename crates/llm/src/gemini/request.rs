@@ -56,6 +56,9 @@ fn generation(request: &ModelRequest, shape: &FormatMethod<'_>) -> Map<String, V
     if let Some(temperature) = request.temperature {
         config.insert("temperature".into(), json!(temperature));
     }
+    if let Some(top_p) = request.top_p {
+        config.insert("topP".into(), json!(top_p));
+    }
     if let Some(thinking) = model::thinking(&request.model, request.reasoning) {
         config.insert("thinkingConfig".into(), thinking);
     }

@@ -83,13 +83,18 @@ impl Decoder {
         }
         keep(&mut self.id, chunk.id);
         keep(&mut self.model, chunk.model);
-        if let Some(counts) = chunk.usage.or_else(|| chunk.x_groq?.usage) {
-            self.usage = Usage::from(&*counts);
+        let counts = chunk.usage.or_else(|| chunk.x_groq?.usage);
+        if let Some(counts) = &counts {
+            self.usage = Usage::from(&**counts);
         }
         self.recognised |= chunk.choices.is_some();
         let choices = chunk.choices.unwrap_or_default();
         for choice in choices.into_iter().filter(|choice| choice.index.unwrap_or(0) == 0) {
             self.choice(choice, out)?;
+        }
+        // Some servers count along; most say it once, behind the end.
+        if counts.is_some() && self.finish.is_none() {
+            out.push_back(StreamEvent::Usage(self.usage));
         }
         Ok(DecodeProgress::More)
     }

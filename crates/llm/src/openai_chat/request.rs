@@ -36,6 +36,9 @@ pub(super) fn body(request: &ModelRequest, demands: &ServerDemands) -> Value {
     if let Some(temperature) = request.temperature {
         body.insert("temperature".into(), json!(temperature));
     }
+    if let Some(top_p) = request.top_p {
+        body.insert("top_p".into(), json!(top_p));
+    }
     if let Some(effort) = request.reasoning.effort {
         body.insert("reasoning_effort".into(), json!(demands.efforts.name(effort)));
     }

@@ -71,7 +71,12 @@ impl Decoder {
                     FrameKind::Completed => return self.conclude(&response, "completed", out),
                     FrameKind::Incomplete => return self.conclude(&response, "incomplete", out),
                     FrameKind::Failed => return Err(failure(&response)),
-                    _ => self.learn(&response),
+                    _ => {
+                        self.learn(&response);
+                        if let Some(counts) = &response.usage {
+                            out.push_back(StreamEvent::Usage(Usage::from(counts)));
+                        }
+                    }
                 }
             }
             FrameKind::Error => return Err(FrameFault::Provider(data.to_owned())),

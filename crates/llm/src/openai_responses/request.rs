@@ -31,6 +31,9 @@ pub(super) fn body(request: &ModelRequest) -> Value {
         }
         (None, None) => {}
     }
+    if let (None, Some(top_p)) = (request.reasoning.effort, request.top_p) {
+        body.insert("top_p".into(), json!(top_p));
+    }
     if let Some(AnswerFormat { name, schema }) = &request.format {
         // Strict schemas are a dialect of their own: most schemas would be refused.
         let format = json!({"type": "json_schema", "name": name, "schema": schema, "strict": false});

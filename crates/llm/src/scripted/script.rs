@@ -178,6 +178,8 @@ impl From<ScriptUsage> for Usage {
 pub enum ScriptFinish {
     /// It is done.
     Stop,
+    /// It made a pause and goes on when it is asked again.
+    Paused,
     /// The output limit was reached.
     Length,
     /// It waits for its tools.
@@ -194,6 +196,7 @@ impl From<ScriptFinish> for FinishReason {
     fn from(finish: ScriptFinish) -> Self {
         match finish {
             ScriptFinish::Stop => Self::Stop,
+            ScriptFinish::Paused => Self::Paused,
             ScriptFinish::Length => Self::Length,
             ScriptFinish::ToolCalls => Self::ToolCalls,
             ScriptFinish::ContentFilter => Self::ContentFilter,

@@ -342,7 +342,7 @@ fn what_is_not_in_the_format_is_refused_with_its_line() {
     );
     check(
         "[{\"finish\": \"tired\"}]",
-        "unknown variant `tired`, expected one of `stop`, `length`, `tool-calls`, `content-filter`, `error`, `unknown` at line 1 column 19",
+        "unknown variant `tired`, expected one of `stop`, `paused`, `length`, `tool-calls`, `content-filter`, `error`, `unknown` at line 1 column 19",
     );
     let error = |fields: &str| format!("[\n{{\"error\": {fields}}}]");
     check(&error("{}"), "an error has a `status` or a `kind` at line 2 column 13");

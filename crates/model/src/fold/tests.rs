@@ -44,7 +44,7 @@ impl History {
     fn with_calls(parts: [&str; 2]) -> Self {
         let mut history = Self::new();
         let turn = Entry::new(turn(), None, 0, Body::Assistant(Assistant::default()));
-        history.fold(Event::StepStarted { entry: Box::new(turn) });
+        history.fold(Event::StepStarted { entry: Box::new(turn), frame: None });
         for part in parts {
             let state = ToolState::Pending { input: json!({}), raw: String::new() };
             let part = Box::new(tool(part, state));
@@ -80,7 +80,7 @@ fn request(id: &str, part: Option<&str>) -> Request {
         metadata: Map::new(),
     };
     let call = CallRef { entry: turn(), call: "call".into(), part: part.map(PartId::new) };
-    Request { id: RequestId::new(id), time: 0, ask, call: Some(call) }
+    Request::new(RequestId::new(id), 0, ask, Some(call))
 }
 
 fn asked(request: &Request) -> Event {
@@ -242,7 +242,7 @@ fn what_a_person_would_not_trust_is_remembered() {
             always: Vec::new(),
             metadata: json!({"digest": digest}).as_object().cloned().unwrap(),
         };
-        let request = Request { id: RequestId::new("per_1"), time: 0, ask, call };
+        let request = Request::new(RequestId::new("per_1"), 0, ask, call);
         history.fold(asked(&request));
         let Request { id, call, .. } = request;
         history.fold(Event::RequestAnswered { id, call, reply, message: None, answers: None, follows: None });
@@ -288,4 +288,46 @@ fn a_call_keeps_what_is_known_of_it_when_its_part_is_replaced() {
     assert_eq!(history.tree.node(&turn()).unwrap().parts[0], expected);
     history.fold(begun(vec![file("y")]));
     assert_eq!(history.open()[0].as_ref().unwrap().forecast, [file("y")], "the later beginning counts");
+}
+
+#[test]
+fn an_answer_about_a_budget_is_granted_or_lets_the_session_rest() {
+    let check = |reply: Option<Reply>, expected: (bool, bool), granted: &[Option<u64>]| {
+        let mut history = History::new();
+        history.fold(admitted("msg_1", true));
+        history.fold(promoted("msg_1"));
+        history.fold(admitted("msg_2", true));
+        let pause = BudgetPause {
+            scope: budget::BudgetScope::Session,
+            measure: budget::BudgetMeasure::Steps,
+            spent: 9,
+            limit: 8,
+            allowance: 4,
+        };
+        let request = Request::new(RequestId::new("per_1"), 0, pause.ask(), None);
+        history.fold(asked(&request));
+        let (id, call) = (request.id, None);
+        history.fold(Event::RequestAnswered { id, call, reply, message: None, answers: None, follows: None });
+        let session = &history.tree.session;
+        assert_eq!((session.open, session.held), expected, "{reply:?}");
+        let more: Vec<Option<u64>> = session.granted.iter().map(|grant| grant.more).collect();
+        assert_eq!(more, granted, "{reply:?}");
+        assert!(history.tree.requests.is_empty());
+    };
+    check(Some(Reply::Once), (true, false), &[Some(4)]);
+    check(Some(Reply::Always), (true, false), &[None]);
+    check(Some(Reply::Reject), (false, true), &[]);
+    // Taken back, because there is more to use by now.
+    check(None, (true, false), &[]);
+}
+
+#[test]
+fn turns_are_counted_where_they_say_which_they_are() {
+    let mut history = History::new();
+    for (id, step) in [("msg_1", None), ("msg_2", Some(1)), ("msg_3", Some(2))] {
+        let body = Body::Assistant(Assistant { step, ..Assistant::default() });
+        let entry = Box::new(Entry::new(EntryId::new(id), None, 0, body));
+        history.fold(Event::StepStarted { entry, frame: None });
+    }
+    assert_eq!(history.tree.session.steps, 2);
 }

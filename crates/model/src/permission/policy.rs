@@ -8,16 +8,20 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::reach::denies_below;
 use super::{Action, Rule, bounded, last_match, last_rule, matches};
 
 /// What may be done, what is asked for and what is not done.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     /// The last one that matches counts; without a match the answer is to ask.
+    #[serde(default)]
     rules: Vec<Rule>,
     /// What none of the rules can loosen. Of each list the last match counts; what a list does not mention it does not
     /// bind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     bounds: Vec<Arc<[Rule]>>,
 }
 
@@ -43,6 +47,22 @@ impl Policy {
             self.bounds.push(bound);
         }
         self
+    }
+
+    /// The same, and nothing that another policy denies. What that one asks about or allows changes nothing.
+    #[must_use]
+    pub fn without_denied_by(self, other: &Self) -> Self {
+        other.lists().map(denials).fold(self, Self::within)
+    }
+
+    /// How long all of its rules are, in bytes of their texts.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.lists().flatten().map(|rule| rule.permission.len() + rule.pattern.len()).sum()
+    }
+
+    fn lists(&self) -> impl Iterator<Item = &[Rule]> {
+        [&self.rules[..]].into_iter().chain(self.bounds.iter().map(|bound| &**bound))
     }
 
     /// Decides about one action on several resources: the strictest word on any of them. `approved` is what people have
@@ -80,27 +100,24 @@ impl Policy {
     /// one can be an answer about both. Nobody has asked where no rule is about it.
     #[must_use]
     pub fn asks_alike(&self, permission: &str, other: &str, resources: &[String]) -> bool {
-        let lists = || [&self.rules[..]].into_iter().chain(self.bounds.iter().map(|bound| &**bound));
         let asks = |rules, resource: &String| {
             last_rule(rules, permission, resource).filter(|rule| rule.action == Action::Ask)
         };
         let mut asking =
-            resources.iter().flat_map(|resource| lists().filter_map(move |rules| asks(rules, resource)));
+            resources.iter().flat_map(|resource| self.lists().filter_map(move |rules| asks(rules, resource)));
         asking.all(|rule| matches(&rule.permission, other))
     }
 
     /// Whether something that begins with a text is denied, whatever else of it is allowed.
     #[must_use]
     pub fn denies_below(&self, permission: &str, beginning: &str) -> bool {
-        let mut lists = [&self.rules[..]].into_iter().chain(self.bounds.iter().map(|bound| &**bound));
-        lists.any(|rules| denies_below(rules, permission, beginning))
+        self.lists().any(|rules| denies_below(rules, permission, beginning))
     }
 
     /// True when a tool is not even shown to the model: nothing of it is allowed or asked about.
     #[must_use]
     pub fn hides(&self, permission: &str) -> bool {
-        let mut lists = [&self.rules[..]].into_iter().chain(self.bounds.iter().map(|bound| &**bound));
-        lists.any(|rules| hides(rules, permission))
+        self.lists().any(|rules| hides(rules, permission))
     }
 
     /// The same as one list of rules, for those who know nothing else: sessions of subagents, and clients.
@@ -317,6 +334,22 @@ mod tests {
             // One list says the same, where nothing was approved.
             let one = Policy::new(bound.flattened());
             prop_assert_eq!(check(&one, &[], &p, &text), check(&bound, &[], &p, &text));
+        }
+
+        #[test]
+        fn what_another_policy_denies_is_denied_and_nothing_else_changes(
+            own in rules(),
+            other in rules(),
+            bounds in prop::collection::vec(rules(), 0..3),
+            approved in rules(),
+            text in "[ab ]{0,3}",
+            p in "p|q|pq",
+        ) {
+            let policy = Policy::new(own);
+            let other = bounds.into_iter().fold(Policy::new(other), Policy::within);
+            let denied = check(&other, &[], &p, &text) == Action::Deny;
+            let expected = if denied { Action::Deny } else { check(&policy, &approved, &p, &text) };
+            prop_assert_eq!(check(&policy.without_denied_by(&other), &approved, &p, &text), expected);
         }
 
         #[test]

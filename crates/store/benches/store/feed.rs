@@ -41,7 +41,7 @@ pub(crate) async fn measure(place: fn() -> Place, size: Size) {
     let time = Some(Span { start: 1, end: None });
     let kind = PartKind::Text { text: String::new(), synthetic: None, ignored: None, time, metadata: None };
     let opening = vec![
-        work::event(&mut ids, Event::StepStarted { entry: Box::new(step) }),
+        work::event(&mut ids, Event::StepStarted { entry: Box::new(step), frame: None }),
         work::event(
             &mut ids,
             Event::PartStarted { entry: entry.clone(), part: Box::new(Part::new(part.clone(), kind)) },

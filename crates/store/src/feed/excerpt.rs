@@ -119,7 +119,7 @@ fn brought(event: &Event) -> Option<Node> {
         Event::EntryAdded { entry, parts }
         | Event::ShellStarted { entry, parts }
         | Event::CompactionStarted { entry, parts } => Some(Node::new((**entry).clone(), parts.clone())),
-        Event::StepStarted { entry } | Event::Labeled { entry } | Event::ToolSettled { entry, .. } => {
+        Event::StepStarted { entry, .. } | Event::Labeled { entry } | Event::ToolSettled { entry, .. } => {
             Some(Node::new((**entry).clone(), Vec::new()))
         }
         _ => None,

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use everturn_model::{EventId, SessionId};
+use everturn_model::{EventId, Record, SessionId};
 
 use tokio_postgres::error::SqlState;
 
@@ -14,11 +14,38 @@ use super::pool::{StatementValues, limited};
 use super::rows::GroupBatch;
 use crate::append::{Appended, StreamPiece};
 use crate::feed::sequencer::Sequencer;
+use crate::options::{CommitHook, CommitMoment};
 use crate::plan::{self, AppendOutcome, AppendPlan, AppendRequest, KnownEvent};
 use crate::{Committed, Error, row};
 
 /// What an append came to.
 pub(super) type Outcomes = Vec<Result<(Appended, Vec<Arc<Committed>>), Error>>;
+
+/// Who is told of a commit while it is made.
+pub(super) struct CommitListeners<'a> {
+    pub(super) sequencer: Option<&'a Sequencer>,
+    pub(super) hook: Option<&'a CommitHook>,
+}
+
+impl CommitListeners<'_> {
+    /// Whether anybody wants to see each event.
+    fn observe(&self) -> bool {
+        self.sequencer.is_some() || self.hook.is_some()
+    }
+
+    fn call_hook(&self, moment: CommitMoment, outcomes: &Outcomes) {
+        let Some(hook) = self.hook else { return };
+        let records: Vec<&Record> = fresh(outcomes).map(|committed| &*committed.record).collect();
+        if !records.is_empty() {
+            hook(moment, &records);
+        }
+    }
+}
+
+/// What the appends of a group put into the log.
+fn fresh(outcomes: &Outcomes) -> impl Iterator<Item = &Arc<Committed>> {
+    outcomes.iter().flatten().flat_map(|(_, committed)| committed)
+}
 
 /// How a group's transaction failed.
 #[derive(Debug)]
@@ -35,19 +62,22 @@ pub(super) async fn commit(
     link: &WriterConnection,
     appends: &[&AppendRequest],
     pieces: &[StreamPiece],
-    sequencer: Option<&Sequencer>,
+    told: &CommitListeners<'_>,
 ) -> Result<(Outcomes, String), GroupFailure> {
-    let prepared = limited(prepare(link, appends, pieces, sequencer.is_some())).await;
+    let prepared = limited(prepare(link, appends, pieces, told.observe())).await;
     let (outcomes, xid, wrote) = match prepared {
         Ok(prepared) => prepared,
         Err(failure) => return Err(GroupFailure::Before(undo(link, failure).await)),
     };
-    if let Some(sequencer) = sequencer {
-        let committed = outcomes.iter().flatten().flat_map(|(_, committed)| committed);
-        sequencer.announce(stamp(&xid), committed);
+    if let Some(sequencer) = told.sequencer {
+        sequencer.announce(stamp(&xid), fresh(&outcomes));
     }
+    told.call_hook(CommitMoment::Before, &outcomes);
     match limited(link.run("COMMIT")).await {
-        Ok(()) => Ok((outcomes, xid)),
+        Ok(()) => {
+            told.call_hook(CommitMoment::After, &outcomes);
+            Ok((outcomes, xid))
+        }
         Err(ServerFailure::Lost(reason)) if wrote => Err(GroupFailure::Doubt { outcomes, xid, reason }),
         // What the server says while it fails itself does not tell what its disk has.
         Err(ServerFailure::Statement { code, text }) if wrote && !is_refusal(&code) => {

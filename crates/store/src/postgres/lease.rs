@@ -75,7 +75,12 @@ pub(super) async fn acquire(
         let Some(row) = rows.first() else { return Err(Error::NoSession(session.clone()).into()) };
         let holder = LeaseHolder::of(row, 0)?;
         if holder.owner.as_deref() == Some(name) {
-            return Ok(Lease { session: session.clone(), owner: name.to_owned(), epoch: holder.epoch });
+            return Ok(Lease {
+                session: session.clone(),
+                owner: name.to_owned(),
+                epoch: holder.epoch,
+                taken_from: None,
+            });
         }
         if !holder.is_lost(me) {
             let owner = holder.owner.unwrap_or_default();
@@ -90,7 +95,10 @@ pub(super) async fn acquire(
         let epoch = i64::try_from(holder.epoch).unwrap_or(i64::MAX);
         let rows = query(client, take, &[&session.as_str(), &name, &epoch, &holder.owner, &dead]).await?;
         if let Some(row) = rows.first() {
-            return Ok(Lease { session: session.clone(), owner: name.to_owned(), epoch: count(row, 0)? });
+            // Of a process on another machine nothing is known by which files could be judged.
+            let taken_from = holder.owner.filter(|_| dead).and_then(|name| me.owner.last_beat(&name));
+            let epoch = count(row, 0)?;
+            return Ok(Lease { session: session.clone(), owner: name.to_owned(), epoch, taken_from });
         }
         seen = holder.owner;
     }

@@ -88,6 +88,14 @@ statements! {
                     ON CONFLICT (id) DO UPDATE SET data = excluded.data WHERE request.session = excluded.session";
     put_todos = "INSERT INTO todo (session, data) SELECT * FROM unnest($1::bigint[], $2::bytea[])
                  ON CONFLICT (session) DO UPDATE SET data = excluded.data";
+    put_bill = "INSERT INTO bill (session, seq, line, time, provider, model, source, input, output, reasoning, cache_read,
+                  cache_write, cost)
+                SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[],
+                  $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[])
+                ON CONFLICT (session, seq, line) DO UPDATE SET time = excluded.time, provider = excluded.provider,
+                  model = excluded.model, source = excluded.source, input = excluded.input, output = excluded.output,
+                  reasoning = excluded.reasoning, cache_read = excluded.cache_read,
+                  cache_write = excluded.cache_write, cost = excluded.cost";
     drop_texts = "DELETE FROM text t USING unnest($1::bigint[], $2::text[], $3::text[]) u (session, entry, part)
                   WHERE t.session = u.session AND t.entry = u.entry AND t.part = u.part";
     put_texts = "INSERT INTO text (session, entry, part, words)

@@ -22,6 +22,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0002_typed_log.sql"),
     include_str!("../../migrations/postgres/0003_approval_folder.sql"),
     include_str!("../../migrations/postgres/0004_held_prompts.sql"),
+    include_str!("../../migrations/postgres/0005_bill.sql"),
 ];
 
 /// What was found in the database.

@@ -13,7 +13,7 @@ use super::link::WriterConnection;
 use super::pool::StatementValues;
 use crate::append::StreamPiece;
 use crate::payload::{Blob, Hash};
-use crate::row::{EndedStreams, EntryRow, InboxRow, LogRow, PartRow, Rows, SessionRow};
+use crate::row::{BillRow, EndedStreams, EntryRow, InboxRow, LogRow, PartRow, Rows, SessionRow};
 use crate::words;
 
 /// The lock that whoever names a blob holds with others, and whoever collects blobs holds alone.
@@ -71,6 +71,7 @@ pub(super) struct GroupBatch {
     requests: MergedRows<String, (String, i64, Option<String>)>,
     requests_gone: BTreeSet<(String, i64)>,
     todos: MergedRows<i64, (i64, String)>,
+    bill: MergedRows<(i64, u64, u64), (i64, BillRow)>,
     texts: MergedRows<(i64, String, String), TextValues>,
     texts_gone: BTreeSet<(i64, String, String)>,
     pieces: MergedRows<(i64, String, i64), (i64, i64, StreamPiece)>,
@@ -114,6 +115,7 @@ impl GroupBatch {
         if let Some(todos) = rows.todos {
             self.todos.put(key, (key, todos), |there, row| *there = row);
         }
+        self.add_bill(key, rows.bill);
         for row in rows.texts {
             let place = (key, row.entry.clone(), row.part.clone());
             if row.text.is_none() {
@@ -129,6 +131,13 @@ impl GroupBatch {
         for blob in rows.blobs {
             self.uses.insert((key, blob.hash));
             self.blobs.insert(blob.hash, blob);
+        }
+    }
+
+    /// Takes in lines of a session's bill.
+    pub(super) fn add_bill(&mut self, key: i64, bill: Vec<BillRow>) {
+        for row in bill {
+            self.bill.put((key, row.seq, row.line), (key, row), |there, row| *there = row);
         }
     }
 
@@ -180,6 +189,7 @@ impl GroupBatch {
                 .await
             },
             self.write_waiting(link),
+            self.write_bill(link),
             self.write_texts(link),
             self.write_streams(link),
         )?;
@@ -213,6 +223,27 @@ impl GroupBatch {
             &rows.column(|(_, row)| row.data.as_bytes()),
         ];
         link.put(&link.statements.put_sessions, rows.len(), values).await
+    }
+
+    async fn write_bill(&self, link: &WriterConnection) -> Result<(), ServerFailure> {
+        let rows = &self.bill;
+        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let values: StatementValues<'_> = &[
+            &rows.column(|(key, _)| *key),
+            &rows.column(|(_, row)| number(row.seq)),
+            &rows.column(|(_, row)| number(row.line)),
+            &rows.column(|(_, row)| row.time),
+            &rows.column(|(_, row)| row.provider.as_str()),
+            &rows.column(|(_, row)| row.model.as_str()),
+            &rows.column(|(_, row)| row.source.as_str()),
+            &rows.column(|(_, row)| row.spent.input),
+            &rows.column(|(_, row)| row.spent.output),
+            &rows.column(|(_, row)| row.spent.reasoning),
+            &rows.column(|(_, row)| row.spent.cache_read),
+            &rows.column(|(_, row)| row.spent.cache_write),
+            &rows.column(|(_, row)| row.spent.cost),
+        ];
+        link.put(&link.statements.put_bill, rows.len(), values).await
     }
 
     async fn write_log(&self, link: &WriterConnection) -> Result<(), ServerFailure> {

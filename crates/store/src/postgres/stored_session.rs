@@ -4,6 +4,7 @@ use deadpool_postgres::ClientWrapper;
 use everturn_model::SessionId;
 use tokio_postgres::Row;
 
+use super::bill;
 use super::failure::ServerFailure;
 use super::pool::{StatementValues, query};
 use super::reader::count;
@@ -41,10 +42,12 @@ pub(super) async fn stored(
     let streams = each(&streams, |row| {
         Ok(StreamRow { part: row.try_get(0)?, start: count(row, 1)?, text: text(row, 2)? })
     })?;
+    let (bill, billed) = bill::stored(client, key).await?;
     Ok(Some(StoredSession {
         session: Some(session(row)?),
         log: log(client, key).await?,
-        rows: rows(client, key).await?,
+        rows: Rows { bill, ..rows(client, key).await? },
+        billed,
         texts,
         uses: uses.into_iter().flatten().collect(),
         streams,

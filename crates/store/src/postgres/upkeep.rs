@@ -202,7 +202,7 @@ impl PostgresEngine {
         let named = |failure: ServerFailure| failure.into_error(self.address.name());
         let link = WriterConnection::make(&self.address).await.map_err(named)?;
         let tables =
-            "event, entry, part, inbox, request, todo, stream, text, blob, session, project, approval, tombstone,
+            "event, entry, part, inbox, request, todo, bill, unbilled, stream, text, blob, session, project, approval, tombstone,
              quarantine, audit";
         link.run(&format!("VACUUM (FULL) {tables}")).await.map_err(named)?;
         Ok(true)
@@ -242,7 +242,7 @@ impl PostgresEngine {
         self.finish(link, outcome).await
     }
 
-    fn each<T>(
+    pub(super) fn each<T>(
         &self,
         rows: &[Row],
         of: impl FnMut(&Row) -> Result<T, ServerFailure>,

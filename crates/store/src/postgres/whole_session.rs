@@ -76,7 +76,7 @@ pub(super) async fn replace_rows(
 
 /// Removes a session's projections; its log, its streams and its blobs stay.
 async fn clear_rows(link: &WriterConnection, key: i64) -> Result<(), ServerFailure> {
-    for table in ["entry", "part", "inbox", "request", "todo", "text"] {
+    for table in ["entry", "part", "inbox", "request", "todo", "bill", "unbilled", "text"] {
         pool::query(&link.client, &format!("DELETE FROM {table} WHERE session = $1"), &[&key]).await?;
     }
     Ok(())

@@ -12,12 +12,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::address::Address;
 use super::failure::ServerFailure;
-use super::group::{self, GroupFailure, Outcomes};
+use super::group::{self, CommitListeners, GroupFailure, Outcomes};
 use super::link::WriterConnection;
 use super::pause::Pause;
 use crate::Error;
 use crate::append::{Appended, StreamPiece};
 use crate::feed::sequencer::Sequencer;
+use crate::options::CommitHook;
 use crate::plan::AppendRequest;
 
 /// How many jobs one transaction takes at most.
@@ -46,10 +47,11 @@ impl WriterHandle {
         address: Address,
         link: WriterConnection,
         sequencer: Option<Arc<Sequencer>>,
+        hook: Option<CommitHook>,
         pokes: watch::Sender<u64>,
     ) -> Self {
         let (jobs, queue) = mpsc::unbounded_channel();
-        let writer = WriterTask { address, link: Some(link), lost: None, sequencer, pokes };
+        let writer = WriterTask { address, link: Some(link), lost: None, sequencer, hook, pokes };
         tokio::spawn(writer.run(queue));
         Self(jobs)
     }
@@ -108,6 +110,7 @@ struct WriterTask {
     /// Since when there is no connection.
     lost: Option<Instant>,
     sequencer: Option<Arc<Sequencer>>,
+    hook: Option<CommitHook>,
     pokes: watch::Sender<u64>,
 }
 
@@ -130,7 +133,8 @@ impl WriterTask {
             Ok(link) => link,
             Err(failure) => return self.give_up(group, failure),
         };
-        match group::commit(&link, &group.asked(), &group.pieces, self.sequencer.as_deref()).await {
+        let told = CommitListeners { sequencer: self.sequencer.as_deref(), hook: self.hook.as_ref() };
+        match group::commit(&link, &group.asked(), &group.pieces, &told).await {
             Ok((outcomes, xid)) => {
                 self.link = Some(link);
                 self.acknowledge(group, outcomes, &xid);

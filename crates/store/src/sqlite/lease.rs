@@ -16,19 +16,20 @@ pub(super) fn acquire(connection: &Connection, session: &SessionId, owner: &Owne
         .query_row([session.as_str()], |row| Ok((maybe_text(row, 0)?, row.get::<_, u64>(1)?)))
         .optional()?;
     let Some((holder, epoch)) = row else { return Err(Error::NoSession(session.clone())) };
-    match holder {
+    match &holder {
         Some(name) if name == owner.name() => {
-            return Ok(Lease { session: session.clone(), owner: name, epoch });
+            return Ok(Lease { session: session.clone(), owner: name.clone(), epoch, taken_from: None });
         }
-        Some(name) if !owner.has_lost(&name) => {
-            return Err(Error::Busy { session: session.clone(), owner: name });
+        Some(name) if !owner.has_lost(name) => {
+            return Err(Error::Busy { session: session.clone(), owner: name.clone() });
         }
         _ => {}
     }
+    let taken_from = holder.and_then(|name| owner.last_beat(&name));
     connection
         .prepare_cached("UPDATE session SET owner = ?2, epoch = epoch + 1 WHERE id = ?1")?
         .execute(params![session.as_str(), owner.name()])?;
-    Ok(Lease { session: session.clone(), owner: owner.name().to_owned(), epoch: epoch + 1 })
+    Ok(Lease { session: session.clone(), owner: owner.name().to_owned(), epoch: epoch + 1, taken_from })
 }
 
 /// Says whether a lease still holds.

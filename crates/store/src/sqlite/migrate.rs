@@ -33,6 +33,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { sql: include_str!("../../migrations/sqlite/0003_typed_log.sql"), then: None },
     Migration { sql: include_str!("../../migrations/sqlite/0004_approval_folder.sql"), then: None },
     Migration { sql: include_str!("../../migrations/sqlite/0005_held_prompts.sql"), then: None },
+    Migration { sql: include_str!("../../migrations/sqlite/0006_bill.sql"), then: None },
 ];
 
 /// What was found in the file.

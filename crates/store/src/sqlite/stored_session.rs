@@ -4,6 +4,7 @@ use everturn_model::SessionId;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension as _, Params, Row};
 
+use super::bill;
 use crate::Error;
 use crate::payload::Hash;
 use crate::row::{EntryRow, InboxRow, LogRow, PartRow, RequestRow, Rows, SessionRow, SpentSums};
@@ -45,11 +46,11 @@ pub(super) fn maybe_number(row: &Row<'_>, column: usize) -> rusqlite::Result<Opt
     }
 }
 
-fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+pub(super) fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     Ok(u64::try_from(number(row, column)?).unwrap_or(u64::MAX))
 }
 
-fn all<T>(
+pub(super) fn all<T>(
     connection: &Connection,
     sql: &str,
     parameters: impl Params,
@@ -139,10 +140,12 @@ pub(super) fn stored(connection: &Connection, id: &SessionId) -> Result<Option<S
         [key],
         |row| Ok(StreamRow { part: text(row, 0)?, start: count(row, 1)?, text: text(row, 2)? }),
     )?;
+    let (bill, billed) = bill::stored(connection, key)?;
     Ok(Some(StoredSession {
         session: session(connection, key)?,
         log: log(connection, key)?,
-        rows: rows(connection, key)?,
+        rows: Rows { bill, ..rows(connection, key)? },
+        billed,
         texts,
         uses: uses.iter().filter_map(|bytes| Hash::from_slice(bytes)).collect(),
         streams,

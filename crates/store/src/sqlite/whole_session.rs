@@ -103,6 +103,8 @@ fn clear_rows(connection: &Connection, key: i64) -> Result<(), Error> {
         "DELETE FROM inbox WHERE session = ?1",
         "DELETE FROM request WHERE session = ?1",
         "DELETE FROM todo WHERE session = ?1",
+        "DELETE FROM bill WHERE session = ?1",
+        "DELETE FROM unbilled WHERE session = ?1",
         "DELETE FROM search WHERE rowid IN (SELECT key FROM text WHERE session = ?1)",
         "DELETE FROM text WHERE session = ?1",
     ] {

@@ -6,8 +6,8 @@ use everturn_model::tree::Node;
 use everturn_model::{Session, SessionId, Tree, fold};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::reader;
 use super::stored_session::{maybe_text, text};
+use super::{bill, reader};
 use crate::append::{Appended, Committed};
 use crate::payload::Blob;
 use crate::plan::{self, AppendOutcome, AppendPlan, AppendRequest, KnownEvent, NeededRows, SessionState};
@@ -291,6 +291,7 @@ pub(super) fn put_rows(connection: &Connection, key: i64, rows: &Rows) -> Result
             .prepare_cached("INSERT OR REPLACE INTO todo VALUES (?1, ?2)")?
             .execute(params![key, todos])?;
     }
+    bill::put(connection, key, &rows.bill)?;
     end_streams(connection, key, &rows.ended)
 }
 

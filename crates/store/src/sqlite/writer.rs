@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use everturn_model::{EventId, SessionId};
+use everturn_model::{EventId, Record, SessionId};
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::oneshot;
@@ -18,8 +18,9 @@ use tokio::sync::oneshot;
 use super::write::WrittenAppend;
 use super::{index, reader, schema, write};
 use crate::Error;
-use crate::append::{Appended, StreamPiece};
+use crate::append::{Appended, Committed, StreamPiece};
 use crate::feed::sequencer::Sequencer;
+use crate::options::{CommitHook, CommitMoment};
 use crate::plan::AppendRequest;
 
 /// How many jobs one transaction takes at most.
@@ -83,9 +84,10 @@ impl WriterHandle {
         connection: Connection,
         path: PathBuf,
         sequencer: Option<Arc<Sequencer>>,
+        hook: Option<CommitHook>,
     ) -> Result<Self, Error> {
         let (jobs, queue) = channel();
-        let mut writer = WriterThread { connection, path, sequencer, pages: Arc::default() };
+        let mut writer = WriterThread { connection, path, sequencer, hook, pages: Arc::default() };
         writer.count_pages()?;
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
@@ -136,6 +138,7 @@ struct WriterThread {
     connection: Connection,
     path: PathBuf,
     sequencer: Option<Arc<Sequencer>>,
+    hook: Option<CommitHook>,
     /// How many pages the write-ahead log has, as of the last commit.
     pages: Arc<AtomicI32>,
 }
@@ -236,8 +239,10 @@ impl WriterThread {
             return jobs.collect();
         }
         self.announce(&done, stamp);
+        self.call_hook(CommitMoment::Before, &done);
         match self.connection.execute_batch("COMMIT") {
             Ok(()) => {
+                self.call_hook(CommitMoment::After, &done);
                 for done in &done {
                     self.tell(done, stamp);
                 }
@@ -307,7 +312,7 @@ impl WriterThread {
         match job {
             Job::Append(asked, answer) => {
                 let (session, ids) = (asked.session.clone(), asked.ids());
-                let observed = self.sequencer.is_some();
+                let observed = self.sequencer.is_some() || self.hook.is_some();
                 let result =
                     guarded(&self.connection, || write::append(&self.connection, *asked, observed, stamp));
                 JobDone::Append(PendingAppend { answer, session, ids, result })
@@ -329,11 +334,15 @@ impl WriterThread {
     /// Tells the feed what is about to be committed: from then on others may read it before this thread goes on.
     fn announce(&self, done: &[JobDone], stamp: i64) {
         let Some(sequencer) = &self.sequencer else { return };
-        let committed = done.iter().filter_map(|done| match done {
-            JobDone::Append(PendingAppend { result: Ok(written), .. }) => Some(&written.committed),
-            JobDone::Append(_) | JobDone::Other(_) | JobDone::Quiet => None,
-        });
-        sequencer.announce(u64::try_from(stamp).unwrap_or_default(), committed.flatten());
+        sequencer.announce(u64::try_from(stamp).unwrap_or_default(), fresh(done));
+    }
+
+    fn call_hook(&self, moment: CommitMoment, done: &[JobDone]) {
+        let Some(hook) = &self.hook else { return };
+        let records: Vec<&Record> = fresh(done).map(|committed| &*committed.record).collect();
+        if !records.is_empty() {
+            hook(moment, &records);
+        }
     }
 
     /// Tells the feed what was committed.
@@ -408,6 +417,15 @@ impl WriterThread {
     fn failure(&self, failure: &CommitFailure) -> Error {
         super::failure(&self.path, Arc::clone(&failure.error))
     }
+}
+
+/// What the appends of a group put into the log.
+fn fresh(done: &[JobDone]) -> impl Iterator<Item = &Arc<Committed>> {
+    let committed = done.iter().filter_map(|done| match done {
+        JobDone::Append(PendingAppend { result: Ok(written), .. }) => Some(&written.committed),
+        JobDone::Append(_) | JobDone::Other(_) | JobDone::Quiet => None,
+    });
+    committed.flatten()
 }
 
 /// Why SQLite gave a transaction up: what it said of the index, or to the job during which it happened.

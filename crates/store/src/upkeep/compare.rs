@@ -11,7 +11,7 @@ use super::stored_session::{self, StoredFlaw, StoredSession};
 use super::verify::{RowTable, SessionProblem};
 use crate::payload::Hash;
 use crate::plan::ReplayedLog;
-use crate::row::{SessionRow, encode};
+use crate::row::{BillRow, SessionRow, SpentSums, encode};
 use crate::{Error, Store};
 
 /// A comparison of one session.
@@ -44,6 +44,7 @@ impl RowComparison<'_> {
         self.entries(replayed).await?;
         self.parts(replayed).await?;
         self.small(replayed).await?;
+        self.bill(replayed);
         self.texts(replayed);
         Ok(())
     }
@@ -174,6 +175,31 @@ impl RowComparison<'_> {
         let rest: BTreeSet<String> = found.into_keys().collect();
         self.problems.extend(rest.into_iter().map(|id| SessionProblem::Surplus { table, id }));
         Ok(())
+    }
+
+    /// Each line is what the log says, and together they are what the session has spent. Of a session of an earlier version
+    /// lines may be missing until somebody asks for them.
+    fn bill(&mut self, replayed: &ReplayedLog) {
+        let table = RowTable::Bill;
+        let name = |row: &BillRow| format!("{}/{}", row.seq, row.line);
+        let mut found: BTreeMap<String, &BillRow> =
+            self.stored.rows.bill.iter().map(|row| (name(row), row)).collect();
+        for wanted in &replayed.rows.bill {
+            let id = name(wanted);
+            match found.remove(&id) {
+                Some(row) if row == wanted => {}
+                Some(_) => self.problems.push(SessionProblem::Differs { table, id }),
+                None if self.stored.billed => self.problems.push(SessionProblem::Missing { table, id }),
+                None => {}
+            }
+        }
+        let surplus = found.into_keys().map(|id| SessionProblem::Surplus { table, id });
+        self.problems.extend(surplus);
+        let lines = replayed.rows.bill.iter();
+        let sums = lines.fold(SpentSums::default(), |sums, row| sums.plus(&row.spent));
+        if sums != replayed.session.spent {
+            self.problems.push(SessionProblem::Unbalanced);
+        }
     }
 
     fn texts(&mut self, replayed: &ReplayedLog) {

@@ -22,6 +22,8 @@ pub(crate) struct StoredSession {
     pub(crate) log: Vec<LogRow>,
     /// The projections, in their order. Texts and blobs are beside.
     pub(crate) rows: Rows,
+    /// Whether all lines of its bill are there.
+    pub(crate) billed: bool,
     /// Places of searchable texts.
     pub(crate) texts: Vec<TextPlace>,
     /// Blobs that are noted as used.

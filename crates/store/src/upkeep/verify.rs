@@ -29,6 +29,8 @@ pub enum RowTable {
     Request,
     /// The task list.
     Todo,
+    /// A line of the bill.
+    Bill,
     /// A searchable text.
     Text,
 }
@@ -42,6 +44,7 @@ impl fmt::Display for RowTable {
             Self::Inbox => "waiting prompt",
             Self::Request => "request",
             Self::Todo => "task list",
+            Self::Bill => "line of the bill",
             Self::Text => "searchable text",
         })
     }
@@ -95,6 +98,9 @@ pub enum SessionProblem {
         /// Its real one.
         expected: String,
     },
+    /// The lines of the bill do not come to what the session has spent.
+    #[error("the lines of its bill do not come to what it has spent")]
+    Unbalanced,
     /// A column of the session's row is not what the log says.
     #[error("the column {0} of the session's row is not what the log says")]
     Column(&'static str),

@@ -232,12 +232,29 @@ impl Author {
                         PartKind::Tool { call, tool: "bash".into(), state, hosted: false, metadata: None };
                     Event::PartStarted { entry, part: Box::new(Part::new(self.part_id(), kind)) }
                 }
-                3 => Event::StepFailed { entry, error: Fault::internal(text), resumes: false },
+                3 => Event::StepFailed {
+                    entry,
+                    error: Fault::internal(text),
+                    resumes: false,
+                    remains: Box::default(),
+                },
                 _ => {
                     let tokens = Tokens { input: self.chance.below(900), output: 7, ..Tokens::default() };
                     let (finish, cost) = (Finish::Stop, Money::from_f64(0.001));
                     let (snapshot, files, parts) = (None, None, Vec::new());
-                    Event::StepEnded { entry, finish, tokens, cost, snapshot, files, parts, declined: false }
+                    Event::StepEnded {
+                        entry,
+                        finish,
+                        tokens,
+                        cost,
+                        snapshot,
+                        files,
+                        parts,
+                        declined: false,
+                        estimated: false,
+                        error: None,
+                        structured: None,
+                    }
                 }
             },
         }
@@ -279,7 +296,10 @@ impl Author {
             _ => {
                 let model = ModelRef { provider: "p".into(), model: "m".into(), variant: None };
                 let body = Body::Assistant(Assistant { model: Some(model), ..Assistant::default() });
-                Event::StepStarted { entry: Box::new(Entry::new(self.entry_id(), leaf, TIME, body)) }
+                Event::StepStarted {
+                    entry: Box::new(Entry::new(self.entry_id(), leaf, TIME, body)),
+                    frame: None,
+                }
             }
         }
     }
@@ -318,7 +338,7 @@ impl Author {
                 let (permission, patterns, always) = ("bash".to_owned(), vec![text], Vec::new());
                 let ask = Ask::Permission { permission, patterns, always, metadata: Map::new() };
                 let id = RequestId::mint(self.stamp(), self.chance.bytes());
-                Event::RequestAsked { request: Box::new(Request { id, time: TIME, ask, call: None }) }
+                Event::RequestAsked { request: Box::new(Request::new(id, TIME, ask, None)) }
             }
         }
     }

@@ -1,12 +1,14 @@
 //! The contract of the store, promise by promise, on both engines.
 
 mod appends;
+mod bills;
 mod blobs;
 mod concurrency;
 mod cursors;
 mod facts;
 mod feeds;
 mod forks;
+mod hooks;
 mod leases;
 mod lists;
 mod paths;

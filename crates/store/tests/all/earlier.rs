@@ -7,7 +7,7 @@ use everturn_model::request::{CallRef, OpenCall, Reply};
 use everturn_model::subject::SubjectKind;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::{Body, Entry, Event, Fault, Money, Part, Record, SessionId, Tokens};
-use everturn_store::{Authority, NewEvent, Options, Store};
+use everturn_store::{Authority, NewEvent, Options, Store, UseGroup, UseQuery, UseSum};
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 
@@ -240,6 +240,7 @@ async fn events_and_rows_in_shapes_of_before_are_read() {
         entry: turn.id.clone(),
         error: Fault::new(FaultKind::Aborted, "Aborted"),
         resumes: false,
+        remains: Box::default(),
     };
     store.append(&id, Authority::Open, vec![started(&turn), new(failed)]).await.unwrap();
     let (log, node) = (store.events(&id, None, 99).await.unwrap(), store.node(&id, &turn.id).await.unwrap());
@@ -280,4 +281,42 @@ async fn a_record_says_what_it_is_about() {
     // The same again is the same, although what was asked for does not say what it is about.
     let again = crate::events::again(called);
     assert!(!store.append(&id, Authority::Open, vec![again]).await.unwrap().fresh);
+}
+
+#[tokio::test]
+async fn the_bills_of_sessions_of_an_earlier_version_are_made_of_their_logs_when_somebody_asks() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = || Options::folder(folder.path(), "own_test");
+    let store = Store::open(options()).await.unwrap();
+    let (whole, broken) = (begin(&store).await, begin(&store).await);
+    let tokens = Tokens { input: 7, ..Tokens::default() };
+    let cost: Money = "0.25".parse().unwrap();
+    for id in [&whole, &broken] {
+        let turn = turn(None);
+        store.append(id, Authority::Open, vec![started(&turn), ended(&turn, tokens, cost)]).await.unwrap();
+    }
+    let everything = || UseQuery { group: UseGroup::Everything, since: i64::MIN };
+    let before = store.uses(everything()).await.unwrap();
+    drop(store);
+    let connection = Connection::open(folder.path().join("everturn.db")).unwrap();
+    connection.execute_batch("DELETE FROM bill; INSERT INTO unbilled SELECT key FROM session").unwrap();
+    let sql =
+        "UPDATE event SET data = 'x' WHERE seq = 2 AND session = (SELECT key FROM session WHERE id = ?1)";
+    connection.execute(sql, [broken.as_str()]).unwrap();
+    drop(connection);
+
+    let store = Store::open(options()).await.unwrap();
+    assert_eq!(store.uses(everything()).await.unwrap(), []);
+    assert_eq!(store.verify(&whole).await.unwrap().problems, [], "lines may be missing until somebody asks");
+    // What is used meanwhile does not get lost, nor counted twice.
+    let turn = turn(None);
+    let more = vec![started(&turn), ended(&turn, tokens, cost)];
+    store.append(&whole, Authority::Open, more).await.unwrap();
+    for _ in 0..2 {
+        let unbilled = store.settle_bills().await.unwrap();
+        assert_eq!(unbilled.iter().map(|one| &one.session).collect::<Vec<_>>(), [&broken]);
+    }
+    let after = store.uses(everything()).await.unwrap();
+    assert_eq!(after, [UseSum { sessions: 1, uses: 2, ..before[0].clone() }]);
+    assert_eq!(store.verify(&whole).await.unwrap().problems, []);
 }

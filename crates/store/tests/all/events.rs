@@ -130,7 +130,7 @@ pub(crate) fn turn(parent: Option<&EntryId>) -> Entry {
 }
 
 pub(crate) fn started(turn: &Entry) -> NewEvent {
-    new(Event::StepStarted { entry: Box::new(turn.clone()) })
+    new(Event::StepStarted { entry: Box::new(turn.clone()), frame: None })
 }
 
 pub(crate) fn ended(turn: &Entry, tokens: Tokens, cost: Money) -> NewEvent {
@@ -143,6 +143,9 @@ pub(crate) fn ended(turn: &Entry, tokens: Tokens, cost: Money) -> NewEvent {
         files: None,
         parts: Vec::new(),
         declined: false,
+        estimated: false,
+        error: None,
+        structured: None,
     })
 }
 
@@ -192,7 +195,7 @@ pub(crate) fn permission(id: &str) -> Request {
         always: Vec::new(),
         metadata: Map::new(),
     };
-    Request { id: RequestId::new(id), time: NOW, ask, call: None }
+    Request::new(RequestId::new(id), NOW, ask, None)
 }
 
 pub(crate) fn asked(request: &Request) -> NewEvent {
@@ -213,7 +216,7 @@ pub(crate) fn changed(change: SessionChange) -> NewEvent {
 }
 
 pub(crate) fn used(tokens: Tokens, cost: Money) -> NewEvent {
-    new(Event::UsageRecorded { source: "title".to_owned(), tokens, cost })
+    new(Event::UsageRecorded { source: "title".to_owned(), tokens, cost, model: None, failed: false })
 }
 
 /// An event that fits no session: it takes back a prompt that nobody gave.

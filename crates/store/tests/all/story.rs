@@ -1,8 +1,9 @@
 //! Random histories that make sense: numbers become events that fit the session so far.
 
 use everturn_model::entry::{Assistant, Body, Compaction, Entry, Shell, User, UserSummary};
-use everturn_model::event::{Amendment, Cause, Seed, SessionChange};
-use everturn_model::fault::Fault;
+use everturn_model::event::{Amendment, Cause, Seed, SessionChange, StepRemains};
+use everturn_model::fault::{Fault, FaultKind};
+use everturn_model::frame::{CallsWanted, RequestDigests, RequestFrame};
 use everturn_model::ids::RANDOM;
 use everturn_model::inbox::{Delivery, InboxItem};
 use everturn_model::part::{PartKind, Span};
@@ -120,10 +121,14 @@ impl Story {
             },
             6 | 7 => {
                 let model = ModelRef { provider: "p".into(), model: format!("m{}", a % 3), variant: None };
-                let body = Body::Assistant(Assistant { model: Some(model), ..Assistant::default() });
+                let frame = a.is_multiple_of(3).then(|| Box::new(frame(&model, &text)));
+                let digests =
+                    frame.is_some().then(|| RequestDigests { frame: Some(text.clone()), body: text });
+                let (model, sent) = (Some(model), digests);
+                let body = Body::Assistant(Assistant { model, sent, ..Assistant::default() });
                 let mut entry = Entry::new(entry_id(), leaf, time, body);
                 entry.wire = b.is_multiple_of(3).then(|| format!("msg_wire_{b}"));
-                Event::StepStarted { entry: Box::new(entry) }
+                Event::StepStarted { entry: Box::new(entry), frame }
             }
             8 => {
                 let entry = self.open_assistant()?;
@@ -191,7 +196,7 @@ impl Story {
             14 => {
                 let entry = self.open_assistant()?;
                 let tokens = Tokens { input: u64::from(a), output: u64::from(b), ..Tokens::default() };
-                let finish = if a % 2 == 0 { "stop" } else { "tool-calls" };
+                let finish = ["stop", "tool-calls", "paused"][usize::from(a % 3)];
                 let kind =
                     PartKind::StepFinish { reason: finish.into(), snapshot: None, tokens, cost: Money::ZERO };
                 Event::StepEnded {
@@ -203,18 +208,26 @@ impl Story {
                     files: None,
                     parts: vec![Part::new(part_id(), kind)],
                     declined: b % 7 == 0,
+                    estimated: b % 5 == 0,
+                    error: (a % 3 == 0).then(|| Fault::new(FaultKind::OutputLength, text)),
+                    structured: (a % 4 == 0).then(|| serde_json::json!({ "answer": b })),
                 }
             }
             15 => Event::StepFailed {
                 entry: self.open_assistant()?,
                 error: Fault::internal(text),
                 resumes: a % 2 == 0,
+                remains: Box::new(Self::remains(a, b)),
             },
             16 => {
                 let body = match a % 5 {
                     0 => Body::AgentSwitch { agent: text },
                     1 => Body::ThinkingSwitch { level: Some(text) },
-                    2 => Body::Epoch { baseline: text, snapshot: json!({"date": a}) },
+                    2 => Body::Epoch {
+                        baseline: text,
+                        snapshot: json!({"date": a}),
+                        directory: Some("/srv/demo".to_owned()),
+                    },
                     3 => Body::Synthetic { text: Some(text), origin_type: None, display: None },
                     _ => Body::Custom { custom_type: text, data: Some(json!([a, null])) },
                 };
@@ -317,7 +330,25 @@ impl Story {
             31 => {
                 let tokens = Tokens { input: u64::from(a), reasoning: u64::from(b), ..Tokens::default() };
                 let cost = Money::from_f64(f64::from(a) / 100_000.0);
-                Event::UsageRecorded { source: "title".into(), tokens, cost }
+                match self.open_assistant() {
+                    Some(entry) if b % 4 == 0 => Event::UsageReported { entry, tokens, cost },
+                    Some(entry) if b % 4 == 1 => {
+                        let error = Fault::new(FaultKind::CutStream, text);
+                        let kind = PartKind::Retry { attempt: u64::from(a), error, created: time };
+                        let part = Box::new(Part::new(part_id(), kind));
+                        Event::RetryScheduled { entry, part, next: time + i64::from(b) }
+                    }
+                    Some(entry) if b % 8 == 2 => Event::RecoveryBegun { entry },
+                    _ if b % 8 == 6 => match a % 3 {
+                        0 => Event::RecoveryLeft {},
+                        1 => Event::SessionParked { reason: Fault::internal(text) },
+                        _ => Event::SessionResumed {},
+                    },
+                    _ => {
+                        let (source, failed) = ("title".to_owned(), b % 3 == 0);
+                        Event::UsageRecorded { source, tokens, cost, model: None, failed }
+                    }
+                }
             }
             32 => {
                 // Sometimes long enough to be kept apart.
@@ -355,11 +386,28 @@ impl Story {
                         let (patterns, always) = (vec![text], Vec::new());
                         let ask = Ask::Permission { permission, patterns, always, metadata };
                         let id = RequestId::mint(stamp(), [7; RANDOM]);
-                        Event::RequestAsked { request: Box::new(Request { id, time, ask, call }) }
+                        Event::RequestAsked { request: Box::new(Request::new(id, time, ask, call)) }
                     }
                 }
             },
         })
+    }
+
+    /// What a step leaves that did not get to its end; now and then nothing.
+    fn remains(a: u16, b: u16) -> StepRemains {
+        if a % 3 == 0 {
+            return StepRemains::default();
+        }
+        let kind = PartKind::Snapshot { snapshot: format!("tree{a}") };
+        StepRemains {
+            finish: (b % 2 == 0).then(|| "content-filter".into()),
+            tokens: Tokens { input: u64::from(a), output: u64::from(b), ..Tokens::default() },
+            cost: Money::from_f64(f64::from(a) / 1000.0),
+            estimated: b % 3 == 0,
+            snapshot: Some(format!("tree{a}")),
+            files: Some(vec!["a.txt".to_owned()]),
+            parts: vec![Part::new(part_id(), kind)],
+        }
     }
 
     /// Some sessions begin with what came from elsewhere.
@@ -403,5 +451,26 @@ impl Story {
         };
         fold::apply(&mut self.tree, &record).unwrap();
         self.records.push(record);
+    }
+}
+
+/// What a request consists of besides the conversation.
+fn frame(model: &ModelRef, prompt: &str) -> RequestFrame {
+    RequestFrame {
+        agent: "build".to_owned(),
+        prompt: prompt.to_owned(),
+        note: None,
+        reminder: None,
+        model: model.clone(),
+        wire: model.model.clone(),
+        takes: None,
+        tools: Vec::new(),
+        calls: CallsWanted::None,
+        max_output: Some(7),
+        temperature: None,
+        top_p: None,
+        effort: None,
+        thinking: None,
+        options: Map::new(),
     }
 }

@@ -88,8 +88,7 @@ impl Rich {
             always: Vec::new(),
             metadata: Map::new(),
         };
-        let request =
-            Request { id: RequestId::mint(self.stamp(40), [4; RANDOM]), time: TIME, ask, call: None };
+        let request = Request::new(RequestId::mint(self.stamp(40), [4; RANDOM]), TIME, ask, None);
         let events = vec![
             Event::SessionCreated { session: Box::new(session) },
             Event::TitleChanged {
@@ -100,7 +99,7 @@ impl Rich {
             },
             Event::PromptAdmitted { item: Box::new(self.prompt(10, &format!("please fix {word}"))) },
             Event::PromptPromoted { id: self.entry(10), parent: None, revision: Some(0) },
-            Event::StepStarted { entry: Box::new(assistant) },
+            Event::StepStarted { entry: Box::new(assistant), frame: None },
             Event::PartStarted {
                 entry: entry.clone(),
                 part: Box::new(Part::new(part.clone(), open.clone())),

@@ -1,12 +1,13 @@
 //! Checking and rebuilding: every kind of damage is named, and what the log still tells is healed.
 
-use everturn_model::Tree;
+use everturn_model::{Money, Tokens, Tree};
 use everturn_store::{
     Authority, CheckReport, Error, FOLD_VERSION, Rebuilt, RebuiltAll, RowTable, Search, SessionCheck,
     SessionProblem, Store,
 };
 use serde_json::json;
 
+use crate::events::{append, begin, used};
 use crate::upkeep::{Rich, count, damage, file, open};
 
 async fn tree(store: &Store, rich: &Rich) -> Tree {
@@ -424,5 +425,33 @@ async fn what_is_nested_too_deep_to_be_read_is_cut_by_a_rebuild() {
         let kept = serde_json::to_string(&after.node(&rich.entry(10)).unwrap().parts).unwrap();
         assert!(kept.contains(text) && kept.contains("[removed: it was nested too deep"), "{kept}");
         store.append(&rich.id, Authority::Open, vec![rich.title(0x200, "goes on")]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn lines_of_a_bill_are_checked_and_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let id = begin(&store).await;
+    let tokens = Tokens { input: 7, ..Tokens::default() };
+    let cost: Money = "0.25".parse().unwrap();
+    append(&store, &id, vec![used(tokens, cost), used(tokens, cost)]).await;
+    let table = RowTable::Bill;
+    for (sql, problem) in [
+        ("UPDATE bill SET cost = 1 WHERE seq = 1", SessionProblem::Differs { table, id: "1/0".into() }),
+        ("UPDATE bill SET time = 'never' WHERE seq = 1", SessionProblem::Differs { table, id: "1/0".into() }),
+        ("DELETE FROM bill WHERE seq = 2", SessionProblem::Missing { table, id: "2/0".into() }),
+        (
+            "INSERT INTO bill SELECT session, 9, line, time, provider, model, source, 1, 1, 1, 1, 1, 1
+             FROM bill WHERE seq = 1",
+            SessionProblem::Surplus { table, id: "9/0".into() },
+        ),
+    ] {
+        damage(&folder, &id, sql);
+        let verdict = store.verify(&id).await.unwrap();
+        assert_eq!(verdict.problems, [problem], "{sql}");
+        store.rebuild(&id, 7).await.unwrap();
+        assert_eq!(store.verify(&id).await.unwrap().problems, [], "{sql}");
+        assert_eq!(count(&folder, "SELECT sum(cost) FROM bill"), 500_000_000, "{sql}");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::arrived_request::ArrivedRequest;
 use super::json_text::dumps;
-use super::plan::{AnswerPlan, AnswerStep, HttpFault, WantedCall, plan};
+use super::plan::{AnswerPlan, AnswerStep, CLOCK, HttpFault, WantedCall, plan};
 use super::wire::{AnswerFinish, AnswerPiece, AnswerUsage, EncodeAnswer, WireFormat, tokens};
 use super::{ModelServerState, add};
 
@@ -97,7 +97,8 @@ fn answer(
     {
         cut_bytes(&mut acts, limit.value);
     }
-    let performance = AnswerPlayback { acts, state: Arc::clone(state), holding: None };
+    let clock = plan.clock.then(tokio::time::Instant::now);
+    let performance = AnswerPlayback { acts, state: Arc::clone(state), holding: None, clock };
     let stream = stream::unfold(performance, |mut performance| async move {
         performance.next().await.map(|piece| (piece, performance))
     });
@@ -240,14 +241,26 @@ struct AnswerPlayback {
     acts: VecDeque<AnswerMove>,
     state: Arc<ModelServerState>,
     holding: Option<String>,
+    /// When the next word is due, where words say when they are sent.
+    clock: Option<tokio::time::Instant>,
 }
 
 impl AnswerPlayback {
     async fn next(&mut self) -> Option<io::Result<Bytes>> {
         loop {
             match self.acts.pop_front()? {
+                AnswerMove::Send(bytes) | AnswerMove::Piece(bytes) if self.clock.is_some() => {
+                    let text = String::from_utf8_lossy(&bytes);
+                    return Some(Ok(text.replace(CLOCK, &microseconds().to_string()).into()));
+                }
                 AnswerMove::Send(bytes) | AnswerMove::Piece(bytes) => return Some(Ok(bytes)),
-                AnswerMove::Pause(time) => tokio::time::sleep(time).await,
+                AnswerMove::Pause(time) => match &mut self.clock {
+                    Some(due) => {
+                        *due += time;
+                        tokio::time::sleep_until(*due).await;
+                    }
+                    None => tokio::time::sleep(time).await,
+                },
                 AnswerMove::Break => {
                     // Lets what was sent so far reach the client before the connection goes.
                     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -261,6 +274,12 @@ impl AnswerPlayback {
             }
         }
     }
+}
+
+/// The time on the clock.
+#[expect(clippy::disallowed_methods, reason = "what is measured is how late the words come")]
+fn microseconds() -> u128 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_micros())
 }
 
 /// Stands still until the test says that it may go on.

@@ -4,6 +4,9 @@ use serde_json::{Map, Value, json};
 
 use super::wire::{AnswerFinish, AnswerUsage, MessageRole, RequestMessage};
 
+/// What stands for the moment at which it is sent.
+pub(super) const CLOCK: &str = "@now@";
+
 /// What to answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct AnswerPlan {
@@ -19,6 +22,8 @@ pub(super) struct AnswerPlan {
     pub(super) hosted: u64,
     /// The pause after each word, in milliseconds.
     pub(super) slow: u64,
+    /// Whether each word says when it was sent, and the words come on time.
+    pub(super) clock: bool,
     /// The name of the hold before this step.
     pub(super) mute: Option<String>,
     /// The name of the hold in this step.
@@ -107,6 +112,7 @@ pub(super) fn plan(said: &[RequestMessage], greeting: &str) -> Result<AnswerPlan
         think: false,
         hosted: 0,
         slow: 0,
+        clock: false,
         mute: None,
         hold: None,
         drop: None,
@@ -142,6 +148,7 @@ pub(super) fn plan(said: &[RequestMessage], greeting: &str) -> Result<AnswerPlan
         think: prompt.contains("THINK"),
         hosted: limited(&prompt, "HOSTED:").map_or(0, |found| found.value),
         slow: limited(&prompt, "SLOW:").map_or(0, |found| found.value),
+        clock: limited(&prompt, "CLOCK:").is_some(),
         mute: word(above, "MUTE:").map(str::to_owned),
         hold: word(above, "HOLD:").map(str::to_owned),
         drop: limited(above, "DROP:"),
@@ -289,6 +296,9 @@ fn final_text(prompt: &str, greeting: &str) -> String {
     }
     if let Some(count) = limited(prompt, "TEXT:") {
         return (0..count.value).map(|number| format!("word{number}")).collect::<Vec<_>>().join(" ");
+    }
+    if let Some(count) = limited(prompt, "CLOCK:") {
+        return vec![CLOCK; usize::try_from(count.value).unwrap_or_default()].join(" ");
     }
     let skip = prompt.chars().count().saturating_sub(80);
     format!("{greeting}{}", prompt.chars().skip(skip).collect::<String>())

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use everturn_tools::foreign_file::{self, ForeignFileError, ReadBounds};
+use everturn_tools::foreign_file::{
+    self, FetchedLines, FetchedNames, ForeignFileError, LineRange, ReadBounds,
+};
 use rustix::fs::{CWD, FileType, Mode};
 
 const BOUNDS: ReadBounds = ReadBounds::bytes(16);
@@ -84,4 +86,57 @@ async fn a_file_that_says_it_is_too_large_is_not_read_at_all() {
     std::fs::File::create(&file).unwrap().set_len((1 << 40) + 1).unwrap();
     let bounds = ReadBounds { bytes: 1 << 40, time: Duration::from_secs(5) };
     assert_eq!(outcome(&file, bounds).await, Err("it has more than 1099511627776 bytes".to_owned()));
+}
+
+#[tokio::test]
+async fn lines_of_a_file_are_read_and_nothing_else_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "one\ntwo\nthree\nfour").unwrap();
+    let check = async |first: u64, last: Option<u64>, content: &str, line: u64, is_cut: bool| {
+        let lines = LineRange { first, last };
+        let expected = FetchedLines { content: content.into(), last: line, is_cut };
+        let fetched = foreign_file::fetch_lines(file.clone(), lines, BOUNDS).await.unwrap();
+        assert_eq!(fetched, expected, "{lines:?}");
+    };
+    check(2, Some(3), "two\nthree\n", 3, false).await;
+    check(2, Some(2), "two\n", 2, false).await;
+    check(3, None, "three\nfour", 4, false).await;
+    check(4, Some(9), "four", 4, false).await;
+    check(5, None, "", 4, false).await;
+    check(1, None, "one\ntwo\nthree\nfo", 4, true).await;
+    std::fs::write(&file, "").unwrap();
+    check(1, None, "", 0, false).await;
+}
+
+#[tokio::test]
+async fn lines_of_a_file_that_fits_nowhere_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    // A long line, which takes no place on the disk.
+    let file = std::fs::File::create(&path).unwrap();
+    file.set_len(64 << 20).unwrap();
+    rustix::io::pwrite(&file, b"\nsecond\n", (64 << 20) - 1).unwrap();
+    let lines = LineRange { first: 2, last: None };
+    let patient = ReadBounds { time: Duration::from_secs(300), ..BOUNDS };
+    let fetched = foreign_file::fetch_lines(path, lines, patient).await.unwrap();
+    assert_eq!(fetched, FetchedLines { content: b"second\n".to_vec(), last: 2, is_cut: false });
+}
+
+#[tokio::test]
+async fn the_first_names_in_a_folder_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["b", "c", "d"] {
+        std::fs::write(folder.path().join(name), "").unwrap();
+    }
+    std::fs::create_dir(folder.path().join("a")).unwrap();
+    std::os::unix::fs::symlink(folder.path(), folder.path().join("e")).unwrap();
+    let check = async |most: usize, names: &[&str]| {
+        let time = Duration::from_secs(60);
+        let fetched = foreign_file::fetch_names(folder.path().to_owned(), most, time).await.unwrap();
+        let names = names.iter().map(|&name| name.to_owned()).collect();
+        assert_eq!(fetched, FetchedNames { names, total: 5 });
+    };
+    check(3, &["a/", "b", "c"]).await;
+    check(9, &["a/", "b", "c", "d", "e"]).await;
 }

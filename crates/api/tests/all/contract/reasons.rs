@@ -100,11 +100,7 @@ const ABSENT_EVENTS: &[(&[&str], &str)] = &[
 
 /// Fields that OpenCode's answers have and ours do not, by name.
 const ABSENT_FIELDS: &[(&str, &[&str], &str)] = &[
-    (
-        "app.agents 200[]",
-        &["color", "model", "prompt", "steps", "topP", "variant"],
-        "agents have no such setting in this release",
-    ),
+    ("app.agents 200[]", &["color", "model", "prompt", "variant"], "these settings of agents are not shown"),
     ("project.current 200", PROJECT, "projects have no such thing in this release"),
     ("project.list 200[]", PROJECT, "projects have no such thing in this release"),
     ("project.directories 200[]", &["strategy"], "no folders are made, so there is no way in which one was"),
@@ -132,6 +128,24 @@ const DIFFERENCES: &[(&str, &str)] = &[
         "its clients send the folder there, its document leaves it out",
     ),
     ("session.create body.workspaceID: only there", "there are no workspaces on other machines"),
+    ("session.create 409: only here (shape)", "what was thrown away is not made again"),
+    (
+        "experimental.controlPlane.moveSession 409: only here (shape)",
+        "a session at work is not changed under it",
+    ),
+    ("session.create body.id: only here (id ses)", "V2 takes one, and asking again is harmless with it"),
+    (
+        "experimental.controlPlane.moveSession 400<BadRequest>: only here",
+        "what is wrong with a request is said in one shape everywhere",
+    ),
+    (
+        "experimental.controlPlane.moveSession 400<MoveSessionError>: only there",
+        "what is wrong with a request is said in one shape everywhere",
+    ),
+    (
+        "experimental.controlPlane.moveSession 404: only here (shape)",
+        "a session that is not there is said to be missing",
+    ),
     ("global.event 200 stream.workspace: only there", "there are no workspaces on other machines"),
     (
         "global.event 200 stream.directory: sometimes here, always there",

@@ -163,7 +163,7 @@ impl<P: FnMut(&str)> RunOutput<P> {
             Event::PromptAdmitted { item } if item.id == self.prompt => self.admitted = true,
             Event::PromptPromoted { id, .. } if *id == self.prompt => self.begun = true,
             // What failed before is not what was asked for here.
-            Event::StepStarted { entry } => {
+            Event::StepStarted { entry, .. } => {
                 self.failure = None;
                 self.refused.take_if(|refused| *refused != entry.id);
             }

@@ -21,6 +21,12 @@ const LONGEST: usize = 60;
 pub(crate) struct InboxCommand {
     /// The session
     id: String,
+    /// Let this text wait as another prompt, which joins the next answer
+    #[arg(long, value_name = "TEXT", group = "change")]
+    add: Option<String>,
+    /// Let this text wait as another prompt, for a time when the session has nothing else to do
+    #[arg(long, value_name = "TEXT", group = "change")]
+    enqueue: Option<String>,
     /// Take this prompt back
     #[arg(long, value_name = "MESSAGE", group = "change")]
     cancel: Option<String>,
@@ -73,6 +79,12 @@ impl InboxCommand {
 
     async fn change(&self, inbox: &PromptInbox, session: &Session) -> Result<Option<WaitingOutcome>> {
         let id = &session.id;
+        for (text, delivery) in [(&self.add, Delivery::Steer), (&self.enqueue, Delivery::Queue)] {
+            if let Some(text) = text {
+                // This command answers nothing.
+                inbox.admit(id, Prompt { delivery, resume: false, ..Prompt::text(text) }).await?;
+            }
+        }
         let message = |text: &String| EntryId::new(text.as_str());
         if let Some(wanted) = &self.cancel {
             return Ok(Some(inbox.cancel(id, &message(wanted)).await?));

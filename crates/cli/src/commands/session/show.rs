@@ -4,9 +4,11 @@ use anyhow::Result;
 use everturn_engine::Engine;
 use everturn_interop::opencode::{export, v1};
 use everturn_model::SessionId;
+use everturn_model::request::{Ask, Request};
 use everturn_model::tree::Node;
 use serde_json::Value;
 
+use super::state;
 use crate::plain::flatten;
 use crate::table;
 
@@ -25,9 +27,33 @@ pub(super) async fn show(engine: &Engine, id: &SessionId, json: bool) -> Result<
     if session.tokens.sum() > 0 {
         table::line(format!("{} tokens, {}", session.tokens.sum(), session.cost));
     }
-    if session.held {
-        let waiting = table::counted(session.waiting, "prompt waits", "prompts wait");
-        table::line(format!("{waiting}, held; `everturn session resume {}` goes on", session.id));
+    // Answers that were taken back, titles and subagents cost something too.
+    let spent = engine.spending().of_families(vec![id.clone()]).await?.remove(id).unwrap_or_default();
+    if (spent.tokens.sum(), spent.cost) != (session.tokens.sum(), session.cost) {
+        table::line(format!("{} tokens, {} with all that is not shown here", spent.tokens.sum(), spent.cost));
+    }
+    let changes = conversation.changes();
+    if changes.files > 0 {
+        let files = table::counted(changes.files, "file", "files");
+        table::line(format!("+{} -{} lines in {files}", changes.additions, changes.deletions));
+    }
+    if let Some(line) = state::line(session) {
+        table::line(line);
+    }
+    for (of, request) in engine.requests().waiting().await? {
+        if of == *id {
+            table::line(waits_for(&request));
+        }
+    }
+    if let Some(reason) = &session.parked_reason {
+        table::line(format!("parked: {}", reason.text()));
+    }
+    if let Some(retry) = &session.retry {
+        let next = table::moment(retry.next);
+        table::line(format!(
+            "attempt {} failed: {}; it is made again at {next}",
+            retry.attempt, retry.message
+        ));
     }
     if let Some(revert) = &session.revert {
         table::line(format!("a revert to before {} is staged", revert.message));
@@ -61,6 +87,19 @@ pub(super) async fn show(engine: &Engine, id: &SessionId, json: bool) -> Result<
     Ok(())
 }
 
+/// What a session waits for, in a line.
+fn waits_for(request: &Request) -> String {
+    match &request.ask {
+        Ask::Question { .. } => "waits for the answer to a question".to_owned(),
+        Ask::Permission { permission, patterns, metadata, .. } => {
+            let note = metadata.get("note").and_then(Value::as_str).filter(|_| request.is_of_guard());
+            let note = note.map(|note| format!(": {note}")).unwrap_or_default();
+            flatten(&format!("waits for permission: {permission} ({}){note}", patterns.join(", ")))
+                .into_owned()
+        }
+    }
+}
+
 fn describe(part: &Value) -> Option<String> {
     let text = |pointer: &str| part.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     Some(match text("/type") {
@@ -82,4 +121,33 @@ fn describe(part: &Value) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use everturn_model::budget::{BudgetMeasure, BudgetPause, BudgetScope};
+
+    use super::*;
+
+    #[test]
+    fn what_a_session_waits_for_is_one_line() {
+        let (scope, measure) = (BudgetScope::Session, BudgetMeasure::Steps);
+        let pause = BudgetPause { scope, measure, spent: 3, limit: 2, allowance: 2 };
+        assert_eq!(
+            waits_for(&Request::new("per_1".into(), 17, pause.ask(), None)),
+            "waits for permission: budget (session steps): The budget of the session is used up: 3 of 2 (steps). Shall it go \
+             on with 2 more?"
+        );
+        let ask = Ask::Permission {
+            permission: "bash".to_owned(),
+            patterns: vec!["ls".to_owned(), "echo a\nb".to_owned()],
+            always: Vec::new(),
+            metadata: everturn_model::Map::new(),
+        };
+        let shown = waits_for(&Request::new("per_1".into(), 17, ask, None));
+        assert!(
+            shown.starts_with("waits for permission: bash (ls, echo a") && shown.lines().count() == 1,
+            "{shown}"
+        );
+    }
 }

@@ -63,6 +63,7 @@ impl<'a> EventBuilder<'a> {
             | Event::SessionMoved { .. }
             | Event::SessionRestored {}
             | Event::TitleChanged { .. }
+            | Event::SessionParked { .. }
             | Event::RevertCleared {} => self.session("session.updated"),
             Event::SessionTrashed {} => self.session("session.deleted"),
             Event::PromptAdmitted { item } => {
@@ -83,7 +84,7 @@ impl<'a> EventBuilder<'a> {
             }
             Event::ShellStarted { entry, .. }
             | Event::CompactionStarted { entry, .. }
-            | Event::StepStarted { entry } => self.entry(&entry.id),
+            | Event::StepStarted { entry, .. } => self.entry(&entry.id),
             Event::ShellEnded { entry, part, .. } => {
                 self.assistant(entry, |_| {});
                 if let Some(part) = part {
@@ -91,13 +92,17 @@ impl<'a> EventBuilder<'a> {
                 }
             }
             Event::StepEnded { entry, parts, .. } => self.step_ended(entry, parts),
-            Event::StepFailed { entry, .. } | Event::CompactionFailed { entry, .. } => {
+            Event::StepFailed { entry, remains, .. } => {
+                for part in &remains.parts {
+                    self.part(entry, &part.id);
+                }
                 self.assistant(entry, |_| {});
             }
+            Event::CompactionFailed { entry, .. } => self.assistant(entry, |_| {}),
             Event::TurnSummarized { entry, .. } => self.summarized(entry),
-            Event::PartStarted { entry, part } | Event::PartAdded { entry, part } => {
-                self.part(entry, &part.id);
-            }
+            Event::PartStarted { entry, part }
+            | Event::PartAdded { entry, part }
+            | Event::RetryScheduled { entry, part, .. } => self.part(entry, &part.id),
             Event::PartEnded { entry, part, .. } => {
                 let kind = self.tree.node(entry).and_then(|node| node.part(part)).map(|part| &part.kind);
                 // Clients learn the input with the call.
@@ -140,6 +145,9 @@ impl<'a> EventBuilder<'a> {
             | Event::Labeled { .. }
             | Event::UsageRecorded { .. }
             | Event::ToolBegun { .. }
+            | Event::UsageReported { .. }
+            | Event::RecoveryBegun { .. }
+            | Event::RecoveryLeft {}
             | Event::SessionResumed {}
             | Event::InterruptRequested {} => {}
         }

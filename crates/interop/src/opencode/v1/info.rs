@@ -1,6 +1,6 @@
 //! The heads of user and assistant messages.
 
-use everturn_model::entry::{Assistant, User};
+use everturn_model::entry::{AnswerShape, Assistant, User};
 use everturn_model::session::ModelRef;
 use everturn_model::{Extra, Map, Millis, SessionId};
 use serde::ser::SerializeMap;
@@ -63,6 +63,7 @@ impl Serialize for Info<'_> {
             Info::User(place, user, extra, at) => {
                 let mut map = MergedObject::new(serializer.serialize_map(None)?, extra);
                 place.head(&mut map, "user", None)?;
+                map.put_some("format", user.format.as_ref().map(AnswerShapeView::of))?;
                 map.put_some("summary", user.summary.as_ref().map(UserSummaryView::of))?;
                 map.put("agent", user.agent.as_deref().or(at.agent).unwrap_or(AGENT))?;
                 map.put("model", &Model::of(user.model.as_ref().or(at.model)))?;
@@ -102,8 +103,24 @@ fn answer<M: SerializeMap>(
     }
     map.put("cost", &assistant.cost)?;
     map.put("tokens", &assistant.tokens)?;
+    map.put_some("structured", assistant.structured.as_ref())?;
     map.put_some("variant", assistant.model.as_ref().and_then(|model| model.variant.as_deref()))?;
     map.put_some("finish", assistant.finish.as_ref().map(shape::finish))
+}
+
+/// The shape that an answer must have. One that comes in is kept as it came: whoever asked has been answered.
+#[derive(Serialize)]
+struct AnswerShapeView<'a> {
+    r#type: &'static str,
+    schema: &'a Value,
+    #[serde(rename = "retryCount")]
+    retries: u64,
+}
+
+impl<'a> AnswerShapeView<'a> {
+    fn of(shape: &'a AnswerShape) -> Self {
+        Self { r#type: "json_schema", schema: &shape.schema, retries: shape.retries }
+    }
 }
 
 #[derive(Serialize)]

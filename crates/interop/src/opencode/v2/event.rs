@@ -154,7 +154,7 @@ impl<'a> V2EventWriter<'a> {
                 put(&mut data, "output", output.as_str());
                 next("shell.ended", data)
             }
-            Event::StepStarted { entry } => return Ok(self.step_started(entry)),
+            Event::StepStarted { entry, .. } => return Ok(self.step_started(entry)),
             Event::StepEnded { entry, finish, tokens: used, cost, snapshot, files, .. } => {
                 let mut data = self.answer(entry)?;
                 put(&mut data, "finish", shape::finish(finish));
@@ -224,6 +224,11 @@ impl<'a> V2EventWriter<'a> {
             | Event::RequestAsked { .. }
             | Event::RequestAnswered { .. }
             | Event::UsageRecorded { .. }
+            | Event::UsageReported { .. }
+            | Event::RetryScheduled { .. }
+            | Event::RecoveryBegun { .. }
+            | Event::RecoveryLeft {}
+            | Event::SessionParked { .. }
             | Event::SessionResumed {}
             | Event::InterruptRequested {} => return Ok(None),
         }))

@@ -184,7 +184,7 @@ impl V2LogReader {
                     snapshot_start: text(data, "snapshot").map(str::to_owned),
                     ..Assistant::default()
                 });
-                Some(Event::StepStarted { entry: Box::new(self.entry(entry, time, body)) })
+                Some(Event::StepStarted { entry: Box::new(self.entry(entry, time, body)), frame: None })
             }
             "step.ended.2" => {
                 let ((tokens, true), (cost, true)) =
@@ -204,11 +204,17 @@ impl V2LogReader {
                     files: files.map(names),
                     parts: Vec::new(),
                     declined: false,
+                    estimated: false,
+                    error: None,
+                    structured: None,
                 })
             }
-            "step.failed.2" => {
-                Some(Event::StepFailed { entry, error: read_error(data.get("error")?), resumes: false })
-            }
+            "step.failed.2" => Some(Event::StepFailed {
+                entry,
+                error: read_error(data.get("error")?),
+                resumes: false,
+                remains: Box::default(),
+            }),
             "text.started.1" => {
                 let name = text(data, "textID")?;
                 let mut kind = PartKind::text("");

@@ -154,21 +154,21 @@ impl Replay {
             }
             "permission.asked" => {
                 let texts = |key: &str| serde_json::from_value(body[key].clone()).unwrap();
-                let request = Box::new(Request {
-                    id: RequestId::new(body["id"].as_str().unwrap()),
-                    time: 1,
-                    ask: Ask::Permission {
+                let request = Box::new(Request::new(
+                    RequestId::new(body["id"].as_str().unwrap()),
+                    1,
+                    Ask::Permission {
                         permission: body["permission"].as_str().unwrap().to_owned(),
                         patterns: texts("patterns"),
                         always: texts("always"),
                         metadata: body["metadata"].as_object().unwrap().clone(),
                     },
-                    call: Some(CallRef {
+                    Some(CallRef {
                         entry: EntryId::new(body["tool"]["messageID"].as_str().unwrap()),
                         call: body["tool"]["callID"].as_str().unwrap().to_owned(),
                         part: None,
                     }),
-                });
+                ));
                 self.commit(1, Event::RequestAsked { request }, vec![told]);
             }
             "permission.replied" => {
@@ -290,13 +290,21 @@ impl Replay {
             }
             let body = Body::Assistant(assistant(&info));
             let entry = Entry::new(EntryId::new(id), self.leaf(), created, body);
-            return self.commit(created, Event::StepStarted { entry: Box::new(entry) }, vec![told]);
+            return self.commit(
+                created,
+                Event::StepStarted { entry: Box::new(entry), frame: None },
+                vec![told],
+            );
         }
         let entry = self.entry_of(&id);
         let completed = moment(&info["time"]["completed"]);
         if info.get("error").is_some() {
             let error = v1::read_fault(info["error"].clone());
-            return self.commit(completed, Event::StepFailed { entry, error, resumes: false }, vec![told]);
+            return self.commit(
+                completed,
+                Event::StepFailed { entry, error, resumes: false, remains: Box::default() },
+                vec![told],
+            );
         }
         // What is left is the end of a person's command.
         let ended = self.stream.pop_front().unwrap();
@@ -416,6 +424,9 @@ impl Replay {
             files: None,
             parts,
             declined: false,
+            estimated: false,
+            error: None,
+            structured: None,
         };
         self.commit(moment(&info["time"]["completed"]), event, expected);
     }

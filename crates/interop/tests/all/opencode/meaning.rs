@@ -52,7 +52,9 @@ fn name(fault: &Fault) -> &'static str {
         FaultKind::ContentFilter => "ContentFilterError",
         FaultKind::StructuredOutput { .. } => "StructuredOutputError",
         FaultKind::Internal => "UnknownError",
-        FaultKind::CutOff | FaultKind::Imported => panic!("no message holds this: {fault:?}"),
+        FaultKind::CutOff | FaultKind::CutStream | FaultKind::TimedOut { .. } | FaultKind::Imported => {
+            panic!("no message holds this: {fault:?}")
+        }
     }
 }
 

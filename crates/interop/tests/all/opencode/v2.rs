@@ -371,7 +371,7 @@ fn events_name_an_answer_as_clients_know_it() {
     entry.wire = Some("msg_theirs".to_owned());
     let text = Box::new(Part::new(part.clone(), PartKind::text("")));
     let shown = shown_as(vec![
-        Event::StepStarted { entry: Box::new(entry) },
+        Event::StepStarted { entry: Box::new(entry), frame: None },
         Event::PartStarted { entry: id.clone(), part: text },
         Event::PartEnded { entry: id.clone(), part, text: "hi".to_owned(), metadata: None },
         Event::StepEnded {
@@ -383,6 +383,9 @@ fn events_name_an_answer_as_clients_know_it() {
             files: None,
             parts: Vec::new(),
             declined: false,
+            estimated: false,
+            error: None,
+            structured: None,
         },
     ]);
     let event = |name: &str, time: i64, more: Value| {
@@ -405,8 +408,10 @@ fn a_fault_without_a_message_is_told_by_its_name() {
     let id = EntryId::new("msg_1");
     let entry = Box::new(Entry::new(id.clone(), None, 5, Body::Assistant(Assistant::default())));
     let error = Fault { kind: FaultKind::OutputLength, message: None, came: None };
-    let shown =
-        shown_as(vec![Event::StepStarted { entry }, Event::StepFailed { entry: id, error, resumes: false }]);
+    let shown = shown_as(vec![
+        Event::StepStarted { entry, frame: None },
+        Event::StepFailed { entry: id, error, resumes: false, remains: Box::default() },
+    ]);
     let error = json!({"type": "unknown", "message": "MessageOutputLengthError"});
     assert_eq!(shown[1].1["error"], error);
 }

@@ -330,7 +330,7 @@ fn own() -> Tree {
         Body::AgentSwitch { agent: "build".to_owned() },
         Body::ModelSwitch { model: model().unwrap() },
         Body::ThinkingSwitch { level: Some("high".to_owned()) },
-        Body::Epoch { baseline: "You are".to_owned(), snapshot: json!({"date": 1}) },
+        Body::Epoch { baseline: "You are".to_owned(), snapshot: json!({"date": 1}), directory: None },
         Body::User(User::default()),
         Body::Assistant(Assistant {
             model: model(),

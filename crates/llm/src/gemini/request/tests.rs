@@ -1,9 +1,8 @@
 //! Bodies of requests.
 
 use super::*;
+use crate::gemini::METADATA;
 use crate::gemini::rule_tests::assert_valid;
-use crate::gemini::{GenerateContent, METADATA};
-use crate::protocol::WireProtocol as _;
 use crate::{AnswerOrigin, Block, Content, Endpoint, Message, ToolSpec, test_sample};
 
 fn say(text: &str) -> Message {
@@ -54,8 +53,8 @@ fn check(messages: Vec<Message>, expected: Value) {
 #[test]
 fn address_and_key() {
     let call = |endpoint: &Endpoint, model: &str| {
-        let call = GenerateContent.call(endpoint, &request(model, vec![say("hi")]));
-        endpoint.post(call, &[])
+        let gemini = crate::Gemini::new(endpoint.clone());
+        endpoint.post(&crate::Provider::prepare(&gemini, request(model, vec![say("hi")])))
     };
     let mut endpoint = Endpoint::new("https://example.com/v1beta/").with_api_key("secret-key");
     let post = call(&endpoint, "gemini-2.5-pro");

@@ -66,7 +66,10 @@ impl Reading {
                 let own = self.own(metadata.as_ref());
                 self.end = Some((reason, usage, own));
             }
-            StreamEvent::ToolInputStart { .. } | StreamEvent::ToolInputEnd { .. } | StreamEvent::Finish => {}
+            StreamEvent::Usage(_)
+            | StreamEvent::ToolInputStart { .. }
+            | StreamEvent::ToolInputEnd { .. }
+            | StreamEvent::Finish => {}
             StreamEvent::ToolCallMalformed { .. }
             | StreamEvent::HostedCall { .. }
             | StreamEvent::HostedResult { .. } => {

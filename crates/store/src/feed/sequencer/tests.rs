@@ -483,8 +483,11 @@ fn a_part_is_followed_until_it_or_its_turn_ends_or_its_session_is_deleted() {
             files: None,
             parts: Vec::new(),
             declined: false,
+            estimated: false,
+            error: None,
+            structured: None,
         },
-        Event::StepFailed { entry, error, resumes: false },
+        Event::StepFailed { entry, error, resumes: false, remains: Box::default() },
         Event::SessionTrashed {},
     ];
     for end in ends {

@@ -2,10 +2,10 @@
 
 use std::sync::Mutex;
 
-use everturn_model::{Event, Record, Session};
+use everturn_model::{Event, Session};
 
 use super::*;
-use crate::append::{Authority, Committed, NewEvent, WrittenBy};
+use crate::append::{Authority, NewEvent, WrittenBy};
 use crate::feed::FeedItem;
 use crate::feed::excerpt::Excerpt;
 use crate::feed::position::Position;
@@ -59,8 +59,13 @@ fn a_look_between_a_commit_and_its_word_tells_our_own_events_as_our_own() {
         Ok(())
     };
     connection.wal_hook(Some(look)).unwrap();
-    let writer =
-        WriterThread { connection, path, sequencer: Some(Arc::clone(&sequencer)), pages: Arc::default() };
+    let writer = WriterThread {
+        connection,
+        path,
+        sequencer: Some(Arc::clone(&sequencer)),
+        hook: None,
+        pages: Arc::default(),
+    };
     let (jobs, answers): (Vec<Job>, Vec<_>) = ids
         .iter()
         .map(|id| {

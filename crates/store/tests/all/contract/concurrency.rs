@@ -46,7 +46,8 @@ async fn a_hundred_appends_at_once_of_which_some_are_bad_leave_the_good_ones(pla
             let (authority, events) = match number % 5 {
                 0 => (Authority::Open, vec![good, unfit()]),
                 1 => {
-                    let lease = Lease { session: id.clone(), owner: "own_nobody".into(), epoch: 1 };
+                    let lease =
+                        Lease { session: id.clone(), owner: "own_nobody".into(), epoch: 1, taken_from: None };
                     (Authority::Owned(lease), vec![good])
                 }
                 _ => (Authority::Open, vec![good]),

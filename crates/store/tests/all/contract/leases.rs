@@ -33,7 +33,7 @@ async fn a_session_has_one_owner_and_taking_what_one_has_changes_nothing(place: 
     assert_eq!((one.owner(), two.owner()), ("own_a", "own_b"));
     let (id, other) = (begin(&one).await, begin(&one).await);
     let lease = one.acquire(&id).await.unwrap();
-    assert_eq!(lease, Lease { session: id.clone(), owner: "own_a".into(), epoch: 1 });
+    assert_eq!(lease, Lease { session: id.clone(), owner: "own_a".into(), epoch: 1, taken_from: None });
     assert_eq!(one.acquire(&id).await.unwrap(), lease);
     check_busy(&two.acquire(&id).await, &id, "own_a");
     one.renew(&lease).await.unwrap();
@@ -113,7 +113,10 @@ async fn the_session_of_a_dead_owner_is_taken_at_once(place: &Place) {
     let began = Instant::now();
     let taken = two.acquire(&id).await.unwrap();
     assert!(began.elapsed() < Duration::from_secs(10), "nobody waited for its silence");
-    assert_eq!(taken, Lease { session: id, owner: "own_b".into(), epoch: lease.epoch + 1 });
+    assert_eq!(
+        taken,
+        Lease { session: id, owner: "own_b".into(), epoch: lease.epoch + 1, taken_from: taken.taken_from }
+    );
     check_lost(&two, &lease).await;
     two.append(&taken.session.clone(), Authority::Owned(taken), vec![titled("c")]).await.unwrap();
 }
@@ -142,7 +145,10 @@ async fn the_session_of_a_silent_owner_is_taken_when_patience_ends_and_not_befor
     let taken = take_from_silent(&two, &id).await;
     // Clocks of files and servers count in milliseconds.
     assert!(opened.elapsed() + Duration::from_millis(5) > patience, "{:?}", opened.elapsed());
-    assert_eq!(taken, Lease { session: id, owner: "own_b".into(), epoch: lease.epoch + 1 });
+    assert_eq!(
+        taken,
+        Lease { session: id, owner: "own_b".into(), epoch: lease.epoch + 1, taken_from: taken.taken_from }
+    );
     check_lost(&one, &lease).await;
     two.renew(&taken).await.unwrap();
 }

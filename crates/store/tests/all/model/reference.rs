@@ -37,7 +37,7 @@ impl Known {
     /// The lease of whoever has it.
     pub(super) fn lease(&self) -> Option<Lease> {
         let owner = self.owner.clone()?;
-        Some(Lease { session: self.id(), owner, epoch: self.epoch })
+        Some(Lease { session: self.id(), owner, epoch: self.epoch, taken_from: None })
     }
 
     /// Whether it expects to go on.
@@ -116,6 +116,9 @@ pub(super) fn odd(story: &Story, others: &[Known], odd: u8, a: u16, b: u16) -> O
                 .into_iter()
                 .collect(),
             declined: false,
+            estimated: false,
+            error: None,
+            structured: None,
         },
         6 => {
             let item = everturn_model::inbox::InboxItem { id: any?, ..prompt("under a taken id") };

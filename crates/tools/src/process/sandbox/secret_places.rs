@@ -13,8 +13,15 @@ use crate::scope::{Scope, real};
 /// For how long it is known where links in stores of secrets lead. Commands cannot change them.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// What was found out last, and when.
-static LAST: Mutex<Option<(PathBuf, Instant, Arc<HashSet<PathBuf>>)>> = Mutex::new(None);
+/// The stores of a home folder, as they were found.
+struct FoundStores {
+    home: PathBuf,
+    at: Instant,
+    stores: Arc<HashSet<PathBuf>>,
+}
+
+/// What was found out last.
+static LAST: Mutex<Option<FoundStores>> = Mutex::new(None);
 
 /// The places with secrets that count where somebody works.
 #[derive(Debug)]
@@ -60,8 +67,8 @@ fn with_real<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> HashSet<PathBuf> {
 
 fn stores(home: &Path) -> Arc<HashSet<PathBuf>> {
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, _, stores)) = last.as_ref().filter(|(of, at, _)| of == home && at.elapsed() < FRESH) {
-        return Arc::clone(stores);
+    if let Some(found) = last.as_ref().filter(|found| found.home == home && found.at.elapsed() < FRESH) {
+        return Arc::clone(&found.stores);
     }
     let mut stores: HashSet<PathBuf> = SYSTEM_SECRETS.map(PathBuf::from).into();
     if home.is_absolute() && home.parent().is_some() {
@@ -70,6 +77,6 @@ fn stores(home: &Path) -> Arc<HashSet<PathBuf>> {
         stores.extend(home_secrets(&real));
     }
     let stores = Arc::new(stores);
-    *last = Some((home.to_owned(), Instant::now(), Arc::clone(&stores)));
+    *last = Some(FoundStores { home: home.to_owned(), at: Instant::now(), stores: Arc::clone(&stores) });
     stores
 }

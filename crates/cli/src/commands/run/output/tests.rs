@@ -173,7 +173,7 @@ fn a_refusal_counts_although_the_beginning_of_its_answer_is_told_later() {
     let started = |stage: &Stage, seq, id: &str| {
         let body = Body::Assistant(Assistant::default());
         let entry = Box::new(Entry::new(EntryId::new(id), None, 0, body));
-        stage.record(seq, Event::StepStarted { entry })
+        stage.record(seq, Event::StepStarted { entry, frame: None })
     };
     stage.shown.refuse(&EntryId::new("msg_2"));
     stage.shown.take(&started(&stage, 7, "msg_2"), &stage.tree);

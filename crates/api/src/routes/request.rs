@@ -1,0 +1,34 @@
+//! What a model was sent.
+
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::App;
+use crate::answer::{JsonAnswer, Result, answer};
+use crate::error::ErrorKind::NotFound;
+use crate::input::{Path, Query, SessionPath};
+use crate::operation::Operation;
+use crate::wire::sent_request::ShownRequest;
+
+pub(super) fn operations() -> Vec<Operation> {
+    let path = "/everturn/session/{sessionID}/request";
+    vec![Operation::get("everturn.session.request", path, show).fails_with([NotFound])]
+}
+
+/// Which turn is meant.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct TurnQuery {
+    /// The turn, from 1 on; the newest unless said.
+    turn: Option<usize>,
+}
+
+async fn show(
+    State(app): State<App>,
+    Path(at): Path<SessionPath>,
+    Query(asked): Query<TurnQuery>,
+) -> Result<JsonAnswer<ShownRequest>> {
+    let id = at.session.0;
+    let sent = app.engine.sent_requests().of(&id, asked.turn).await?;
+    answer(&ShownRequest::of(&id, &sent))
+}

@@ -1,0 +1,61 @@
+//! What a session does or waits for, in words.
+
+use everturn_model::Session;
+
+use crate::table;
+
+/// In one word; nothing for one that rests.
+pub(super) fn word(session: &Session) -> &'static str {
+    if session.parked {
+        "parked"
+    } else if session.open {
+        "busy"
+    } else if session.held {
+        "held"
+    } else if session.waiting > 0 {
+        "waiting"
+    } else {
+        ""
+    }
+}
+
+/// In a line that says what to do about it; none for one that rests.
+pub(super) fn line(session: &Session) -> Option<String> {
+    let resume = format!("`everturn session resume {}` goes on", session.id);
+    let waiting = table::counted(session.waiting, "prompt waits", "prompts wait");
+    Some(match word(session) {
+        "parked" => format!("parked: it waits for a person; {resume}"),
+        "busy" if session.waiting > 0 => format!("a turn is open, and {waiting}"),
+        "busy" => "a turn is open".to_owned(),
+        "held" => format!("{waiting}, held; {resume}"),
+        "waiting" => waiting,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_what_matters_most_about_it() {
+        let check = |parked: bool, open: bool, held: bool, waiting: u64, expected: Option<&str>| {
+            let session = Session {
+                parked,
+                open,
+                held,
+                waiting,
+                ..Session::new("ses_1".into(), "global", "/srv/demo", "t", "1", 17)
+            };
+            assert_eq!(line(&session).as_deref(), expected, "{session:?}");
+            assert_eq!(word(&session).is_empty(), expected.is_none());
+        };
+        let resume = "`everturn session resume ses_1` goes on";
+        check(false, false, false, 0, None);
+        check(false, false, false, 1, Some("1 prompt waits"));
+        check(false, false, true, 2, Some(&format!("2 prompts wait, held; {resume}")));
+        check(false, true, false, 0, Some("a turn is open"));
+        check(false, true, false, 2, Some("a turn is open, and 2 prompts wait"));
+        check(true, true, true, 2, Some(&format!("parked: it waits for a person; {resume}")));
+    }
+}

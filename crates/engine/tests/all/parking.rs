@@ -1,0 +1,79 @@
+//! Parking: a turn that takes down whoever takes it up is left alone, until a person lets it go on.
+
+use everturn_engine::Prompt;
+use everturn_model::{EntryId, Event, EventId};
+use everturn_store::{Authority, NewEvent};
+
+use crate::bench::Bench;
+use crate::permission::ask;
+
+async fn begin(bench: &mut Bench) -> EntryId {
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two three")).await.unwrap();
+    bench.streamed("two ").await.0
+}
+
+/// As many processes take the turn up and die of it.
+async fn fail(bench: &Bench, entry: &EntryId, times: usize) {
+    let store = bench.other_store().await;
+    for number in 0..times {
+        let event = Event::RecoveryBegun { entry: entry.clone() };
+        let id = EventId::from(format!("evt_recovery{number}").as_str());
+        let time = bench.engine.sessions().get(&bench.session.id).await.unwrap().time.updated;
+        let new = NewEvent { id, time, event };
+        store.append(&bench.session.id, Authority::Open, vec![new]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_recovery_that_failed_three_times_parks_the_session() {
+    let mut bench = Bench::new().await;
+    let entry = begin(&mut bench).await;
+    fail(&bench, &entry, 3).await;
+    bench.restart().await;
+    bench.settled().await;
+    let asked = bench.model.prompts().len();
+    let session = bench.engine.sessions().get(&bench.session.id).await.unwrap();
+    let reason = session.parked_reason.unwrap();
+    assert!(session.parked && reason.text().contains("failed 3 times in a row"), "{reason:?}");
+    let transcript = bench.transcript().await;
+    assert_eq!(transcript[1], "assistant: one two  !cut off", "what came is kept");
+
+    // Neither a restart nor time lets it go on.
+    bench.restart().await;
+    bench.settled().await;
+    assert_eq!((bench.transcript().await, bench.model.prompts().len()), (transcript, asked));
+
+    bench.model.release("x");
+    assert!(bench.engine.drains().resume(&bench.session.id).await.unwrap());
+    bench.settled().await;
+    let session = bench.engine.sessions().get(&bench.session.id).await.unwrap();
+    assert_eq!(
+        (session.parked, session.parked_reason, session.recoveries, session.open),
+        (false, None, vec![], false)
+    );
+    assert!(bench.transcript().await.last().unwrap().starts_with("assistant: one two three"));
+}
+
+#[tokio::test]
+async fn a_recovery_that_failed_twice_is_tried_again() {
+    let mut bench = Bench::new().await;
+    let entry = begin(&mut bench).await;
+    fail(&bench, &entry, 2).await;
+    bench.model.release("x");
+    bench.restart().await;
+    bench.settled().await;
+    let session = bench.engine.sessions().get(&bench.session.id).await.unwrap();
+    assert_eq!((session.parked, session.open, session.recoveries), (false, false, vec![]));
+}
+
+#[tokio::test]
+async fn restarts_while_a_person_is_asked_are_nobodys_fault() {
+    let mut bench = Bench::new().await;
+    let request = ask(&mut bench, "TOOL:read:/etc/hostname\nSAY:read it").await;
+    for _ in 0..5 {
+        bench.restart().await;
+        let waiting = bench.engine.requests().waiting().await.unwrap();
+        assert_eq!(waiting, [(bench.session.id.clone(), request.clone())]);
+    }
+    assert!(!bench.engine.sessions().get(&bench.session.id).await.unwrap().parked);
+}
