@@ -2,7 +2,7 @@
 //!
 //! Writing one is more than an edit: the next start of an editor, a hook, a shell, a pipeline or an agent runs what is in
 //! it. So changing one asks, also where edits are allowed, and a sandbox keeps commands from it. Reading one is harmless.
-//! What git keeps in `.git` is judged by [`crate::scope`].
+//! What git keeps in `.git` is protected too, which [`crate::scope`] sees to.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -52,8 +52,10 @@ const NAMES: [&[&str]; 6] = [
         ".kilocodemodes",
         ".kiro",
         ".mcp.json",
+        ".omp",
         ".opencode",
         ".openhands",
+        ".pi",
         ".qwen",
         ".roo",
         ".rooignore",
@@ -70,6 +72,7 @@ const NAMES: [&[&str]; 6] = [
         "AGENTS.override.md",
         "CLAUDE.local.md",
         "CLAUDE.md",
+        "CONTEXT.md",
         "CRUSH.md",
         "GEMINI.md",
         "QWEN.md",

@@ -148,6 +148,14 @@ impl Cleanup {
         told.extend((more > 0).then(|| format!("and {more} more")));
         told
     }
+
+    /// What git does not say when the settings of a repository were renamed: a push finds no remote.
+    pub(crate) fn lost_settings(&self) -> Option<&'static str> {
+        let is_one = |name: &DisplacedName| matches!(name, DisplacedName::Renamed { path, .. } if path.ends_with(".git/config"));
+        self.displaced.iter().any(is_one).then_some(
+            "the remotes and settings of a repository are in its config.untrusted now, and git goes on without them",
+        )
+    }
 }
 
 impl RunningProgram {
