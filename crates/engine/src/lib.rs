@@ -6,7 +6,8 @@
 //!
 //! # Layout
 //! The handle, and what everything builds on:
-//! - [`engine`]: the handle, and where its services are put together
+//! - [`engine`]: the handle that leads to the services
+//! - `composition`: where they are put together
 //! - [`options`]: how an engine is opened
 //! - `error`: what can go wrong
 //! - [`world`]: the clock and random numbers
@@ -70,6 +71,7 @@ mod background;
 mod bounds;
 pub mod bus;
 mod calls;
+mod composition;
 pub mod config;
 pub mod configurations;
 mod confinement;

@@ -395,15 +395,15 @@ impl Story {
 
     /// What a step leaves that did not get to its end; now and then nothing.
     fn remains(a: u16, b: u16) -> StepRemains {
-        if a % 3 == 0 {
+        if a.is_multiple_of(3) {
             return StepRemains::default();
         }
         let kind = PartKind::Snapshot { snapshot: format!("tree{a}") };
         StepRemains {
-            finish: (b % 2 == 0).then(|| "content-filter".into()),
+            finish: b.is_multiple_of(2).then(|| "content-filter".into()),
             tokens: Tokens { input: u64::from(a), output: u64::from(b), ..Tokens::default() },
             cost: Money::from_f64(f64::from(a) / 1000.0),
-            estimated: b % 3 == 0,
+            estimated: b.is_multiple_of(3),
             snapshot: Some(format!("tree{a}")),
             files: Some(vec!["a.txt".to_owned()]),
             parts: vec![Part::new(part_id(), kind)],

@@ -36,7 +36,13 @@ const OURS: [(&str, &str); 9] = [
 ];
 
 /// Words of the contract that one file alone may say, because they mean something of ours there, and what.
-const OURS_IN: [(&str, &[&str], &str); 5] = [
+const OURS_IN: [(&str, &[&str], &str); 7] = [
+    (
+        "crates/engine/src/config/agent_definition.rs",
+        &["maxSteps"],
+        "a key of OpenCode's configuration files that people still have",
+    ),
+    ("crates/engine/src/structured/fit.rs", &["additionalProperties"], "a word of JSON schemas"),
     (
         "crates/engine/src/config/known_keys.rs",
         &["logLevel", "maxSteps", "stop"],

@@ -1,3 +1,5 @@
+//! Which epoch holds on a path, and what comes of what is seen.
+
 use serde_json::json;
 
 use super::*;
