@@ -6,7 +6,6 @@
 //! # Layout
 //! - `environment`: variables, and how those that hold secrets leave it; nothing else reads them
 //! - `settings`: folders, and where configuration is; nothing else reads them
-//! - `retention`: how long the trash is kept
 //! - `table`: what is printed, and how lists look
 //! - `bars`: how amounts compare, as a chart
 //! - `plain`: text of others without what steers a terminal
@@ -17,7 +16,6 @@ mod bars;
 mod commands;
 mod environment;
 mod plain;
-mod retention;
 mod settings;
 mod table;
 mod token_file;

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use everturn_model::Session;
 use everturn_model::permission::{Action, Policy, Rule, denials};
 use everturn_tools::bash::OUTSIDE;
-use everturn_tools::scope::PROTECTED;
+use everturn_tools::scope::{PROTECTED, SECRET};
 use everturn_tools::webfetch::LOCAL_NETWORK;
 
 use crate::config::{AgentDefinition, AgentRole, ConfiguredRules};
@@ -138,13 +138,15 @@ pub(crate) const PLANS_ELSEWHERE: &str = "plans";
 
 /// What is asked for whatever else is allowed: other folders, files that make programs run, leaving the sandbox, what is
 /// nearby on the network, and secrets.
-fn looking_rules(data: &Path) -> [Rule; 10] {
+fn looking_rules(data: &Path) -> [Rule; 12] {
     let outputs = format!("{}/*", data.join("tool-output").display());
     let plans = format!("{}/*", data.join(PLANS_ELSEWHERE).display());
     [
         Rule::new("external_directory", "*", Action::Ask),
         Rule::new(PROTECTED, "*", Action::Ask),
         Rule::new(OUTSIDE, "*", Action::Ask),
+        Rule::new(SECRET, "*", Action::Ask),
+        Rule::new(SECRET, &plans, Action::Allow),
         Rule::new("external_directory", &outputs, Action::Allow),
         Rule::new("external_directory", &plans, Action::Allow),
         Rule::new(LOCAL_NETWORK, "*", Action::Ask),

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use everturn_model::fault::Fault;
+use everturn_model::session::RetryState;
 use everturn_model::{EntryId, Millis, Part, PartId, SessionId};
 pub use everturn_store::{Committed, WrittenBy};
 use tokio::sync::broadcast;
@@ -36,6 +37,13 @@ pub struct Live {
     pub directory: String,
     /// What it says.
     pub signal: Signal,
+}
+
+impl From<&RetryState> for Signal {
+    fn from(RetryState { attempt, message, next, .. }: &RetryState) -> Self {
+        let attempt = u32::try_from(*attempt).unwrap_or(u32::MAX);
+        Self::Retry { attempt, message: message.clone(), next: *next }
+    }
 }
 
 /// What a live signal says.

@@ -23,6 +23,7 @@
 //! - `sandbox_choice`: how far programs are confined
 //! - `sandbox_limits`: what a trusted project may not open
 //! - `sources`: where configuration comes from
+//! - `trash_lifetime`: how long the trash is kept
 //! - `trust`: what of a project's configuration a person trusts
 //! - `turn_limits`: how long a turn may take
 //! - `unheeded`: what a file says without any effect
@@ -45,6 +46,7 @@ mod rules;
 mod sandbox_choice;
 mod sandbox_limits;
 mod sources;
+mod trash_lifetime;
 mod trust;
 mod turn_limits;
 mod unheeded;
@@ -75,6 +77,7 @@ use rules::fold_tools;
 pub use rules::{ConfiguredRules, rules};
 pub use sandbox_choice::{SandboxChoice, SandboxPlaces, SandboxStrength};
 pub use sources::{ConfigSources, VariableLookup};
+pub use trash_lifetime::span;
 pub use trust::Trust;
 pub use turn_limits::TurnLimits;
 

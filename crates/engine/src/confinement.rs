@@ -11,6 +11,7 @@ use everturn_tools::mcp::ServerConfinement;
 use everturn_tools::process::sandbox::{
     SandboxMachine, SandboxMode, SandboxNetwork, SandboxPart, SandboxSettings,
 };
+use everturn_tools::scope::SECRET;
 
 use crate::Config;
 use crate::agents::may_edit;
@@ -135,18 +136,19 @@ pub(crate) fn server_network(config: &Config) -> SandboxNetwork {
     network(&server_policy(config))
 }
 
-/// What rules say where there is a whole sandbox, and what people have approved. To leave it must be allowed by name: who
-/// allows everything does not think of it. And what was approved for others does not let out who may change nothing.
+/// What rules say where there is a whole sandbox, and what people have approved. To leave it must be allowed by name, and so
+/// must what it hides: who allows everything does not think of that. And what was approved for others does not let out who may change nothing.
 pub(crate) fn decide_within(
     policy: &Policy,
     approved: &[Rule],
     permission: &str,
     patterns: &[String],
 ) -> Action {
-    if permission != OUTSIDE {
-        return policy.decide(approved, permission, patterns);
+    match permission {
+        OUTSIDE => policy.decide_named(if may_edit(policy) { approved } else { &[] }, permission, patterns),
+        SECRET => policy.decide_named(approved, permission, patterns),
+        _ => policy.decide(approved, permission, patterns),
     }
-    policy.decide_named(if may_edit(policy) { approved } else { &[] }, permission, patterns)
 }
 
 /// A session's name for a folder. Programs in the sandbox see it in their list of mounts, so it does not tell the id, which

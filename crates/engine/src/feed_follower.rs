@@ -13,7 +13,6 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use everturn_model::request::GivenAnswer;
-use everturn_model::session::RetryState;
 use everturn_model::{EntryId, Event, RequestId, Session, SessionId, Tree};
 use everturn_store::{Committed, FeedItem, ForeignText, PurgedSession, Store, WrittenBy};
 use tokio::sync::{mpsc, watch};
@@ -290,9 +289,8 @@ impl FeedFollower {
         match event {
             Event::PromptAdmitted { .. } => self.slots.look_again(&session.id),
             Event::RetryScheduled { .. } => {
-                if let Some(RetryState { attempt, message, next, .. }) = session.retry.clone() {
-                    let attempt = u32::try_from(attempt).unwrap_or(u32::MAX);
-                    self.bus.send(signal(session, Signal::Retry { attempt, message, next }));
+                if let Some(retry) = &session.retry {
+                    self.bus.send(signal(session, retry.into()));
                 }
             }
             Event::SessionParked { reason } => {

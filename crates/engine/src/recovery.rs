@@ -1,7 +1,7 @@
 //! Recovery: which sessions go on by themselves, after a start and when another process died. How a turn that was cut
 //! off is closed is in `turn/leftovers.rs`.
 
-use everturn_model::SessionId;
+use everturn_model::Session;
 use everturn_store::Store;
 
 use crate::Error;
@@ -28,10 +28,15 @@ impl Recovery {
         self.projects.location(None).await?;
         let mut count = 0;
         for id in self.store.unfinished().await? {
-            if !self.rests(&id).await? {
-                self.drains.wake(&id);
-                count += 1;
+            let Some(session) = self.store.session(&id).await?.filter(|session| !rests(session)) else {
+                continue;
+            };
+            self.drains.wake(&id);
+            // To read the session takes a while, and whoever asks before that is told when it goes on.
+            if let Some(retry) = &session.retry {
+                self.drains.set_status(&id, retry.into());
             }
+            count += 1;
         }
         Ok(count)
     }
@@ -39,21 +44,18 @@ impl Recovery {
     /// Continues sessions whose process died while they were at work.
     pub(crate) async fn adopt(&self) -> Result<(), Error> {
         for id in self.store.orphans().await? {
-            if !self.drains.is_running(&id) && !self.rests(&id).await? {
+            if !self.drains.is_running(&id) && self.store.session(&id).await?.is_some_and(|row| !rests(&row))
+            {
                 self.drains.wake(&id);
             }
         }
         self.drains.review_elsewhere();
         Ok(())
     }
+}
 
-    /// Whether a session has only prompts that a stop holds. To find that out as its owner would take a lease and a reading
-    /// of all of it, at each start, for as long as nobody goes on with it.
-    async fn rests(&self, id: &SessionId) -> Result<bool, Error> {
-        Ok(self
-            .store
-            .session(id)
-            .await?
-            .is_none_or(|session| session.parked || (session.held && !session.open)))
-    }
+/// Whether a session waits for a person: parked, or with nothing but prompts that a stop holds. To find that out as its owner
+/// would take a lease and a reading of all of it, at each start, for as long as nobody goes on with it.
+fn rests(session: &Session) -> bool {
+    session.parked || (session.held && !session.open)
 }

@@ -21,6 +21,7 @@
 //! - [`copy`], [`derived_ids`]: copying entries into another session, and ids that follow from a name
 //! - [`usage`], [`money`]: tokens, prices, decimal cost
 //! - [`bill`]: what a session has spent, line by line
+//! - [`secret_name`]: what is a secret because of its name
 //! - [`secret_shape`]: what looks like a secret in a text that is shown or logged
 //! - [`permission`]: rules, wildcards and their evaluation
 //! - [`budget`]: what may be used up before a person is asked
@@ -44,6 +45,7 @@ pub mod part;
 pub mod path;
 pub mod permission;
 pub mod request;
+pub mod secret_name;
 pub mod secret_shape;
 pub mod session;
 pub mod subject;

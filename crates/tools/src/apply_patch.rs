@@ -76,11 +76,7 @@ impl Tool for ApplyPatchTool {
         let mut patterns: Vec<String> = Vec::new();
         for target in files.iter().flat_map(PatchedFile::targets) {
             let (external, own) = scope.demands(target, PathAccess::Write);
-            for need in external {
-                if !needs.iter().any(|other| other.patterns == need.patterns) {
-                    needs.push(need);
-                }
-            }
+            external.into_iter().for_each(|need| need.add_to(&mut needs));
             patterns
                 .extend(own.into_iter().filter(|pattern| !patterns.contains(pattern)).collect::<Vec<_>>());
         }

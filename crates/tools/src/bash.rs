@@ -177,11 +177,7 @@ impl Tool for BashTool {
         let mut analysis = Analysis::of(&input.command, &workdir, scope);
         confinement::leave_out_its_own(&mut analysis, scope);
         let mut needs = scope.entering(&Target::new(workdir.clone(), real(&workdir)));
-        for need in analysis.external_needs(scope) {
-            if !needs.iter().any(|known| known.patterns == need.patterns) {
-                needs.push(need);
-            }
-        }
+        analysis.external_needs(scope).into_iter().for_each(|need| need.add_to(&mut needs));
         // Within the sandbox a path that nobody could tell is not there.
         if scope.sandbox.is_none() {
             needs.extend(analysis.unresolved_need());
@@ -342,9 +338,13 @@ fn note(ending: CommandEnding, gone: &Cleanup, timeout: Duration, offers: impl F
     if !gone.displaced.is_empty() {
         let names = gone.displacements();
         add(format!(
-            "({}: commands must not make what runs programs or instructs agents. `write` asks for it.)",
+            "({}: commands must not make what runs programs or instructs agents. With the tool `write` it can be made, if \
+             the person permits it.)",
             names.join(", ")
         ));
+    }
+    if let Some(lost) = gone.lost_settings() {
+        add(format!("({lost}.)"));
     }
     if let Some(lost) = gone.lost.told() {
         let offer =

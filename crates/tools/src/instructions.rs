@@ -1,8 +1,9 @@
 //! Instructions: what a person wants agents to know and to follow, in `AGENTS.md` files.
 //!
 //! Those of the person come first, then those of the project from its root down to the working folder, and they are
-//! one value: when a file of them is there and cannot be read, the whole is unavailable, because working by half of a
-//! person's rules is worse than waiting. `CLAUDE.md` stands in where a folder has no `AGENTS.md`.
+//! one value: when a file of them is there and cannot be read now, the whole is unavailable, because working by half of a
+//! person's rules is worse than waiting. What is nothing that can be taken, such as a pipe or a link out of the project, is
+//! left out and named: a repository could stop all work with it. `CLAUDE.md` stands in where a folder has no `AGENTS.md`.
 //!
 //! Further down in the project there may be more, which apply to the files around them. They are found when such a
 //! file is read ([`beside`]) and observed one by one ([`nested`]).
@@ -15,7 +16,7 @@ use std::path::{Component, Path, PathBuf};
 use globset::{GlobBuilder, GlobMatcher};
 use ignore::WalkBuilder;
 
-use crate::places::{ConfigOrigin, NamedPath, Observed, Places, ProjectFiles, plain, text};
+use crate::places::{ConfigOrigin, NamedPath, Observed, Places, ProjectFiles, TextTrouble, fit_text, plain};
 use crate::scope::real;
 
 /// The names that instructions have, the one that counts first.
@@ -43,18 +44,43 @@ pub struct Instruction {
 #[must_use]
 pub fn observe(places: &Places) -> Observed<Vec<Instruction>> {
     match gather(places) {
-        Ok(found) if found.is_empty() => Observed::Absent,
-        Ok(found) => Observed::Present(found),
+        Ok(found) => {
+            found.left_out.iter().for_each(|why| tracing::warn!(%why, "instructions are left out"));
+            if found.taken.is_empty() { Observed::Absent } else { Observed::Present(found.taken) }
+        }
         Err(why) => Observed::Unavailable { why },
     }
 }
 
-fn gather(places: &Places) -> Result<Vec<Instruction>, String> {
-    let mut found = Vec::new();
+/// What of the instructions is left out, or cannot be read, and why.
+#[must_use]
+pub fn problems(places: &Places) -> Vec<String> {
+    gather(places).map_or_else(|why| vec![why], |found| found.left_out)
+}
+
+/// The instructions that were found.
+#[derive(Debug, Default)]
+struct Gathered {
+    taken: Vec<Instruction>,
+    /// What cannot be taken, and why.
+    left_out: Vec<String>,
+}
+
+impl Gathered {
+    /// A pattern may be looked for in several folders.
+    fn leave_out(&mut self, why: String) {
+        if !self.left_out.contains(&why) {
+            self.left_out.push(why);
+        }
+    }
+}
+
+fn gather(places: &Places) -> Result<Gathered, String> {
+    let mut found = Gathered::default();
     for folder in places.config.iter().filter(|folder| folder.is_absolute()) {
         add(&mut found, folder.join("AGENTS.md"), None)?;
     }
-    if found.is_empty() && places.home.is_absolute() {
+    if found.taken.is_empty() && places.home.is_absolute() {
         add(&mut found, places.home.join(".claude").join("CLAUDE.md"), None)?;
     }
     for folder in places.project_folders() {
@@ -70,16 +96,24 @@ fn gather(places: &Places) -> Result<Vec<Instruction>, String> {
 }
 
 /// Adds a file, unless it is there already under another name. Says whether there is one.
-fn add(found: &mut Vec<Instruction>, path: PathBuf, within: Option<&Path>) -> Result<bool, String> {
-    let Some(text) = text(&path, within)? else { return Ok(false) };
-    if !found.iter().any(|known| known.path == path || real(&known.path) == real(&path)) {
-        found.push(Instruction { path, text });
+fn add(found: &mut Gathered, path: PathBuf, within: Option<&Path>) -> Result<bool, String> {
+    let text = match fit_text(&path, within) {
+        Ok(Some(text)) => text,
+        Ok(None) => return Ok(false),
+        Err(TextTrouble::Unfit(why)) => {
+            found.leave_out(why);
+            return Ok(true);
+        }
+        Err(TextTrouble::Unread(why)) => return Err(why),
+    };
+    if !found.taken.iter().any(|known| known.path == path || real(&known.path) == real(&path)) {
+        found.taken.push(Instruction { path, text });
     }
     Ok(true)
 }
 
 /// Adds the files that a configured pattern names, by their paths.
-fn configured(places: &Places, named: &NamedPath, found: &mut Vec<Instruction>) -> Result<(), String> {
+fn configured(places: &Places, named: &NamedPath, found: &mut Gathered) -> Result<(), String> {
     let pattern = named.text.as_str();
     if pattern.starts_with("https://") || pattern.starts_with("http://") {
         tracing::warn!(address = pattern, "instructions at an address are not fetched");
@@ -96,26 +130,28 @@ fn configured(places: &Places, named: &NamedPath, found: &mut Vec<Instruction>) 
     Ok(())
 }
 
-fn matching(
-    places: &Places,
-    named: &NamedPath,
-    path: &Path,
-    found: &mut Vec<Instruction>,
-) -> Result<(), String> {
+fn matching(places: &Places, named: &NamedPath, path: &Path, found: &mut Gathered) -> Result<(), String> {
     let pattern = named.text.as_str();
     let inside = places.worktree.is_absolute() && path.starts_with(&places.worktree);
     // Whoever names it, a file of the project may be a link that the project has laid.
     let within = inside.then_some(places.worktree.as_path());
     if !inside && named.by == ConfigOrigin::Project {
-        return Err(format!(
+        found.leave_out(format!(
             "`{pattern}` among the `instructions` of the project's configuration lies outside of the project, and is \
              therefore not read: remove it there, or name it in your own configuration"
         ));
+        return Ok(());
     }
     if inside && places.project == ProjectFiles::Ignored {
         return Ok(());
     }
-    let (folder, glob) = split(path, pattern)?;
+    let (folder, glob) = match split(path, pattern) {
+        Ok(split) => split,
+        Err(why) => {
+            found.leave_out(why);
+            return Ok(());
+        }
+    };
     let Some(glob) = glob else {
         add(found, path.to_owned(), within)?;
         return Ok(());
@@ -124,12 +160,14 @@ fn matching(
     let walk = WalkBuilder::new(folder).standard_filters(false).sort_by_file_name(Ord::cmp).build();
     let files = walk.take(LOOKED_AT).filter_map(Result::ok).map(ignore::DirEntry::into_path);
     for path in files.filter(|path| glob.is_match(path) && !path.is_dir()) {
-        add(found, path, within)?;
-        if found.len() > CONFIGURED_MAX {
-            return Err(format!(
-                "the `instructions` of the configuration name more than {CONFIGURED_MAX} files"
+        if found.taken.len() + found.left_out.len() >= CONFIGURED_MAX {
+            found.leave_out(format!(
+                "`{pattern}` among the `instructions` of the configuration: with it there are more than \
+                 {CONFIGURED_MAX} files, and the rest is not read"
             ));
+            break;
         }
+        add(found, path, within)?;
     }
     Ok(())
 }
@@ -187,9 +225,10 @@ pub fn nested(places: &Places, path: &Path) -> Observed<Instruction> {
     if !named || places.project == ProjectFiles::Ignored || !path.starts_with(&places.worktree) {
         return Observed::Absent;
     }
-    match text(path, Some(&places.worktree)) {
+    match fit_text(path, Some(&places.worktree)) {
         Ok(Some(text)) => Observed::Present(Instruction { path: path.to_owned(), text }),
         Ok(None) => Observed::Absent,
-        Err(why) => Observed::Unavailable { why },
+        Err(TextTrouble::Unfit(_)) => Observed::Absent,
+        Err(TextTrouble::Unread(why)) => Observed::Unavailable { why },
     }
 }

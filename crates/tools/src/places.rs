@@ -132,13 +132,35 @@ pub(crate) fn plain(path: &Path) -> PathBuf {
     plain
 }
 
+/// Why the text of a file is not there, in words with the path.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TextTrouble {
+    /// It is nothing that can be taken, and stays so until somebody changes it.
+    #[error("{0}")]
+    Unfit(String),
+    /// It cannot be read now.
+    #[error("{0}")]
+    Unread(String),
+}
+
 /// The text of a file, nothing where there is none, or why it cannot be read. With `within`, the file must lie under
 /// that folder, links followed. It never waits, and what is no ordinary file or is large is not read.
 ///
 /// # Errors
 /// In words, with the path.
 pub fn text(path: &Path, within: Option<&Path>) -> Result<Option<String>, String> {
-    let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    fit_text(path, within).map_err(|trouble| trouble.to_string())
+}
+
+/// The same, with a word on whether that can change by itself.
+pub(crate) fn fit_text(path: &Path, within: Option<&Path>) -> Result<Option<String>, TextTrouble> {
+    let unfit = |why: &dyn std::fmt::Display| TextTrouble::Unfit(format!("{}: {why}", path.display()));
+    let failed = |error: &dyn std::fmt::Display| TextTrouble::Unread(format!("{}: {error}", path.display()));
+    let refused = |error: &io::Error| {
+        // Links that lead to one another.
+        let loops = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
+        if loops { unfit(error) } else { failed(error) }
+    };
     match fs::symlink_metadata(path) {
         Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(failed(&error)),
@@ -151,7 +173,7 @@ pub fn text(path: &Path, within: Option<&Path>) -> Result<Option<String>, String
             match fs::canonicalize(path) {
                 Ok(real) if real.starts_with(&root) => open_real(&real),
                 Ok(_) => {
-                    return Err(failed(
+                    return Err(unfit(
                         &"it leads out of the project, and is therefore not read: replace the link by a file, or \
                           remove it",
                     ));
@@ -163,15 +185,16 @@ pub fn text(path: &Path, within: Option<&Path>) -> Result<Option<String>, String
     let (file, _) = match opened {
         Ok(opened) => opened,
         Err(error) if error.is_absent() && fs::symlink_metadata(path).is_ok() => {
-            return Err(failed(&"it is a link that leads nowhere"));
+            return Err(unfit(&"it is a link that leads nowhere"));
         }
         Err(error) if error.is_absent() => return Ok(None),
-        Err(error) => return Err(failed(&error)),
+        Err(OpenError::Io(error)) => return Err(refused(&error)),
+        Err(error) => return Err(unfit(&error)),
     };
     let mut bytes = Vec::new();
     file.take(TEXT_MAX + 1).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
     if bytes.len() as u64 > TEXT_MAX {
-        return Err(failed(&format!("it has more than {TEXT_MAX} bytes")));
+        return Err(unfit(&format!("it has more than {TEXT_MAX} bytes")));
     }
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }

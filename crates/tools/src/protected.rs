@@ -2,7 +2,7 @@
 //!
 //! Writing one is more than an edit: the next start of an editor, a hook, a shell, a pipeline or an agent runs what is in
 //! it. So changing one asks, also where edits are allowed, and a sandbox keeps commands from it. Reading one is harmless.
-//! What git keeps in `.git` is judged by [`crate::scope`].
+//! What git keeps in `.git` is protected too, which [`crate::scope`] sees to.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -29,10 +29,12 @@ const NAMES: [&[&str]; 6] = [
         ".aider.conf.yml",
         ".aider.model.*",
         ".amazonq",
+        ".amp",
         ".augment",
         ".augment-guidelines",
         ".claude",
         ".clinerules",
+        ".codebuddy",
         ".codex",
         ".continue",
         ".continuerc.json",
@@ -42,20 +44,27 @@ const NAMES: [&[&str]; 6] = [
         ".factory",
         ".gemini",
         ".goosehints",
+        ".grok",
+        ".iflow",
         ".junie",
+        ".kilo",
         ".kilocode",
         ".kilocodemodes",
         ".kiro",
         ".mcp.json",
+        ".omp",
         ".opencode",
         ".openhands",
+        ".pi",
         ".qwen",
         ".roo",
         ".rooignore",
         ".roomodes",
         ".roorules*",
+        ".rovodev",
         ".rules",
         ".trae",
+        ".vibe",
         ".windsurf",
         ".windsurfrules",
         "AGENT.md",
@@ -63,12 +72,14 @@ const NAMES: [&[&str]; 6] = [
         "AGENTS.override.md",
         "CLAUDE.local.md",
         "CLAUDE.md",
+        "CONTEXT.md",
         "CRUSH.md",
         "GEMINI.md",
         "QWEN.md",
         "WARP.md",
         "crush.json",
         "everturn.toml",
+        "gptme.toml",
         "opencode.json",
         "opencode.jsonc",
     ],
@@ -77,6 +88,7 @@ const NAMES: [&[&str]; 6] = [
         "*.code-workspace",
         "*.sublime-project",
         "*.sublime-workspace",
+        ".bsp/*.json",
         ".codesandbox",
         ".devcontainer",
         ".devcontainer.json",
@@ -98,6 +110,7 @@ const NAMES: [&[&str]; 6] = [
         ".replit",
         ".theia",
         ".vimrc",
+        ".vs",
         ".vscode",
         ".zed",
     ],
@@ -125,6 +138,8 @@ const NAMES: [&[&str]; 6] = [
         ".overcommit.yml",
         ".pre-commit-config.yaml",
         ".pre-commit-config.yml",
+        ".sl/config",
+        ".trunk",
         "captainhook.json",
         "grumphp.y*ml",
         "hk.pkl",
@@ -351,6 +366,18 @@ mod tests {
             "sub/.devcontainer.json",
             ".clinerules/rules.md",
             ".opencode/plans/AGENTS.md",
+            ".kilo/x",
+            ".grok/x",
+            ".vibe/x",
+            ".iflow/x",
+            ".codebuddy/x",
+            ".rovodev/x",
+            ".amp/x",
+            "gptme.toml",
+            "sub/.sl/config",
+            ".vs/tasks.vs.json",
+            ".bsp/x.json",
+            ".trunk/trunk.yaml",
         ] {
             assert!(is_protected(Path::new(path)), "{path}");
         }
@@ -408,6 +435,8 @@ mod tests {
             ".config/other",
             "drone.yml",
             "x.code-workspaces",
+            ".bsp/x.log",
+            ".sl/store",
         ] {
             assert!(!is_protected(Path::new(path)), "{path}");
         }

@@ -27,7 +27,7 @@ use crate::plan::{PlanEnterTool, PlanExitTool};
 use crate::process::Secrets;
 use crate::question::QuestionTool;
 use crate::read::ReadTool;
-use crate::scope::PROTECTED;
+use crate::scope::{PROTECTED, SECRET};
 use crate::skill::SkillTool;
 use crate::task::TaskTool;
 use crate::todo::{TodoReadTool, TodoWriteTool};
@@ -39,7 +39,7 @@ use crate::{invalid, websearch};
 
 /// Kinds of permission that are not names of tools; a tool of that name would be allowed by rules that mean something
 /// else.
-pub const RESERVED: [&str; 8] = [
+pub const RESERVED: [&str; 9] = [
     "budget",
     "external_directory",
     "doom_loop",
@@ -48,6 +48,7 @@ pub const RESERVED: [&str; 8] = [
     OUTSIDE,
     PROTECTED,
     "project_trust",
+    SECRET,
 ];
 
 /// The longest name a tool may have.

@@ -3,16 +3,18 @@
 //! "Inside" is judged twice: on the path as written, and on the path with its links followed as far as it
 //! exists. A link in the project that points elsewhere is therefore outside, and asks first.
 //!
-//! What git keeps in `.git` is outside for whoever wants to change it: a hook or a line of configuration there is
-//! run by the next git command, so writing one is more than an edit. Reading one is harmless. Other files that make
-//! programs run ([`crate::protected`]) have a permission of their own.
+//! What git keeps in `.git` is outside for whoever wants to change it, and protected besides: a hook or a line of
+//! configuration there is run by the next git command, so writing one is more than an edit. Reading one is harmless. All
+//! files that make programs run ([`crate::protected`]) have a permission of their own, and so has what holds secrets.
 
 use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
 
 use serde_json::{Map, Value};
 
-use crate::process::sandbox::{SandboxSettings, known_leads, protected_home};
+use crate::process::sandbox::{
+    SandboxSettings, SecretPlaces, known_leads, protected_home, repository_elsewhere,
+};
 use crate::protected;
 use crate::protected_home::ProtectedHome;
 use crate::target::Target;
@@ -26,6 +28,10 @@ const PATH_MAX: usize = 4096;
 
 /// The permission to change a protected file.
 pub const PROTECTED: &str = "protected_file";
+
+/// The permission to see or change what the sandbox hides: keys and logins, and our own folders. It must be given by name:
+/// neither a permission for a folder around it nor working there covers it.
+pub const SECRET: &str = "secret_file";
 
 /// Where a call works.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,7 +160,9 @@ impl Scope {
             let is_gits = |name: Component<'_>| name.as_os_str().eq_ignore_ascii_case(".git");
             protected::is_protected(path) || path.components().any(is_gits)
         };
-        named(target.path()) || named(target.real()) || is_closed(&self.protected_home(), target)
+        let is_ours =
+            || repository_elsewhere(&self.worktree).is_some_and(|git| target.real().starts_with(git));
+        named(target.path()) || named(target.real()) || is_closed(&self.protected_home(), target) || is_ours()
     }
 
     /// Whether the project is, or lies in, something that is protected in a home folder: each change in it asks, and
@@ -167,7 +175,12 @@ impl Scope {
     pub(crate) fn entering(&self, folder: &Target) -> Vec<Need> {
         // To be there changes nothing where commands can only read.
         let can_change = !self.holds(folder.path(), folder.real()) || !self.is_closed(&self.protected_home());
-        self.extra(folder, if can_change { PathAccess::Write } else { PathAccess::Read })
+        let mut needs = self.extra(folder, if can_change { PathAccess::Write } else { PathAccess::Read });
+        if self.is_gits(folder) {
+            // To be there opens nothing of what is protected: what is changed has a name of its own.
+            needs.retain(|need| need.permission != PROTECTED);
+        }
+        needs
     }
 
     /// Whether something is ours, and no program of an agent may see it.
@@ -240,7 +253,8 @@ impl Scope {
     }
 
     /// The extra permissions that a path outside the project needs, or none for one inside. Changing what git keeps
-    /// in `.git` needs one too, and changing a protected file, wherever it is, needs one of its own.
+    /// in `.git` needs one too, and changing a protected file, wherever it is, needs one of its own. So does anything that
+    /// is wanted from what holds secrets.
     #[must_use]
     pub fn external(&self, path: &Path, access: PathAccess) -> Vec<Need> {
         self.extra(&Target::new(path.to_owned(), real(path)), access)
@@ -256,20 +270,31 @@ impl Scope {
         };
         let is_protected = match access {
             PathAccess::Read => false,
-            // Of git's own everything asks.
-            PathAccess::Write if inside => !self.is_gits(target) && self.is_protected(target),
+            // Of git's own everything is.
+            PathAccess::Write if inside => self.is_gits(target) || self.is_protected(target),
             PathAccess::Write => self.is_protected_outside(target),
         };
-        let protected = is_protected.then(|| self.protected_need(target));
-        (!free).then(|| outside_need(path, real)).into_iter().chain(protected).collect()
+        let mut needs: Vec<Need> = (!free).then(|| outside_need(path, real)).into_iter().collect();
+        let named = [(is_protected, PROTECTED), (self.is_secret(target), SECRET)];
+        for (_, permission) in named.into_iter().filter(|(is_needed, _)| *is_needed) {
+            needs.iter_mut().take(usize::from(!free)).for_each(|need| need.set_asked_with(permission));
+            needs.push(self.need_by_name(permission, target));
+        }
+        needs
     }
 
-    /// The permission to change a protected file.
-    fn protected_need(&self, target: &Target) -> Need {
+    /// Whether a target is hidden by the sandbox, because of what is there.
+    fn is_secret(&self, target: &Target) -> bool {
+        let places = SecretPlaces::of(self);
+        places.hold(target.path()) || places.hold(target.real())
+    }
+
+    /// A permission for this very file.
+    fn need_by_name(&self, permission: &str, target: &Target) -> Need {
         let patterns = self.spellings(target);
         let mut metadata = Map::new();
         metadata.insert("filepath".to_owned(), Value::String(target.path().display().to_string()));
-        Need { permission: PROTECTED.to_owned(), always: patterns.clone(), patterns, metadata }
+        Need { permission: permission.to_owned(), always: patterns.clone(), patterns, metadata }
     }
 }
 

@@ -88,11 +88,8 @@ impl Analysis {
     #[must_use]
     pub fn external_needs(&self, scope: &Scope) -> Vec<Need> {
         let mut needs: Vec<Need> = Vec::new();
-        for need in self.external.iter().flat_map(|(path, access)| scope.external(path, *access)) {
-            if !needs.iter().any(|known| known.patterns == need.patterns) {
-                needs.push(need);
-            }
-        }
+        let all = self.external.iter().flat_map(|(path, access)| scope.external(path, *access));
+        all.for_each(|need| need.add_to(&mut needs));
         needs
     }
 

@@ -271,8 +271,7 @@ fn mark_unsettled(tree: &mut FileTree, places: &UnsettledPlaces) {
         return;
     }
     let path = |bytes| Path::new(OsStr::from_bytes(bytes));
-    let is_git = |folder: &Path| tree.contains_key(folder.join("HEAD").as_os_str().as_bytes());
-    let marked: Vec<Vec<u8>> = tree.keys().filter(|file| places.has(path(file), is_git)).cloned().collect();
+    let marked: Vec<Vec<u8>> = tree.keys().filter(|file| places.has(path(file))).cloned().collect();
     for file in marked {
         tree.entry(file).and_modify(|entry| *entry = entry.unsettled());
     }

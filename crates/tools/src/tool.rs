@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::host::{Host, NoHost};
 use crate::regular_file::fingerprint;
-use crate::scope::Scope;
+use crate::scope::{PROTECTED, SECRET, Scope};
 use crate::seen::SeenFiles;
 
 /// A boxed future that may move between threads.
@@ -36,6 +36,9 @@ pub enum Effect {
     Opaque,
 }
 
+/// Where the metadata of a need has the permission that it is asked with.
+const ASKED_WITH: &str = "askedWith";
+
 /// One thing that must be permitted before a call may run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Need {
@@ -47,6 +50,44 @@ pub struct Need {
     pub always: Vec<String>,
     /// What a client shows beside the question.
     pub metadata: Map<String, Value>,
+}
+
+impl Need {
+    /// The permission that is needed for the same file by its name: whoever is asked for that is asked for both.
+    #[must_use]
+    pub fn asked_with(&self) -> Option<&str> {
+        self.metadata.get(ASKED_WITH)?.as_str()
+    }
+
+    /// Notes that.
+    pub(crate) fn set_asked_with(&mut self, permission: &str) {
+        self.metadata.insert(ASKED_WITH.to_owned(), permission.into());
+    }
+
+    /// Whether whoever permits this permits another one.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        self.permission == other.permission
+            && other.patterns.iter().all(|pattern| self.patterns.contains(pattern))
+    }
+
+    /// Adds a need to others, so that one question is for all files that are asked for by name.
+    pub(crate) fn add_to(self, needs: &mut Vec<Self>) {
+        if let Some(known) = needs.iter_mut().find(|known| known.covers(&self)) {
+            // What holds for one of the files need not hold for the other.
+            if known.asked_with() != self.asked_with() {
+                known.metadata.remove(ASKED_WITH);
+            }
+            return;
+        }
+        let named = [PROTECTED, SECRET].contains(&self.permission.as_str());
+        match needs.iter_mut().find(|known| named && known.permission == self.permission) {
+            Some(known) => {
+                known.patterns.extend(self.patterns);
+                known.always.extend(self.always);
+            }
+            None => needs.push(self),
+        }
+    }
 }
 
 /// A file that travels with an output.

@@ -5,14 +5,15 @@
 //! nowhere. What is not an ordinary file is passed over, also where ignore rules are expected: opening a pipe would
 //! wait for somebody to write.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::folder::{OpenFolder, open_beneath};
 use crate::ignore_rules;
+use crate::process::sandbox::SecretPlaces;
 use crate::replacement::STAGED;
 use crate::scope::{self, PathAccess, Scope};
 use crate::target::Target;
@@ -37,6 +39,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// How much longer to wait for a walk that does not even look at the clock.
 const STUCK: Duration = Duration::from_secs(5);
 
+/// How many places with secrets a result names.
+const SECRETS_NAMED: usize = 10;
+
 /// When the file was last changed: seconds and nanoseconds.
 pub(crate) type Modified = (i64, i64);
 
@@ -45,6 +50,7 @@ pub(crate) type Modified = (i64, i64);
 pub(crate) struct SearchRoot {
     target: Target,
     managed: bool,
+    secrets: Arc<SecretPlaces>,
 }
 
 impl SearchRoot {
@@ -57,7 +63,7 @@ impl SearchRoot {
     pub(crate) fn granted(shown: PathBuf, context: &Context) -> Result<Self, Failure> {
         let target = context.searched(shown)?;
         let managed = target.real().starts_with(scope::real(&context.scope.output_dir));
-        Ok(Self { target, managed })
+        Ok(Self { target, managed, secrets: Arc::new(SecretPlaces::of(&context.scope)) })
     }
 
     /// What paths are shown under.
@@ -93,7 +99,12 @@ impl SearchRoot {
             return Err(Failure::Failed(format!("{} is not a folder.", self.shown().display())));
         }
         match OpenFolder::reach(self.target.real()).and_then(|folder| folder.listed()) {
-            Ok(dir) => Ok(SearchTree { place: self, dir: Arc::new(dir), unread: Arc::default() }),
+            Ok(dir) => Ok(SearchTree {
+                place: self,
+                dir: Arc::new(dir),
+                unread: Arc::default(),
+                secret: Arc::default(),
+            }),
             Err(error) => Err(Failure::io("look into", self.shown(), &error)),
         }
     }
@@ -110,6 +121,8 @@ pub(crate) struct SearchTree {
     place: SearchRoot,
     dir: Arc<OwnedFd>,
     unread: Arc<AtomicUsize>,
+    /// What holds secrets and was passed over.
+    secret: Arc<Mutex<BTreeSet<PathBuf>>>,
 }
 
 impl SearchTree {
@@ -134,10 +147,16 @@ impl SearchTree {
             self.passed_over();
         }
         let (unread, dir, root) = (Arc::clone(&self.unread), Arc::clone(&self.dir), root.to_owned());
+        let (secrets, secret) = (Arc::clone(&self.place.secrets), Arc::clone(&self.secret));
         walk.filter_entry(move |entry| {
             let below = below(&root, entry.path());
             let name = below.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
             if name == GIT || name.starts_with(STAGED.as_bytes()) || !wanted(below) {
+                return false;
+            }
+            // Such a place has to be named, and permitted by its name.
+            if !below.as_os_str().is_empty() && secrets.name(entry.path()) {
+                secret.lock().unwrap_or_else(PoisonError::into_inner).insert(below.to_owned());
                 return false;
             }
             let folder = entry.file_type().is_some_and(|kind| kind.is_dir());
@@ -189,6 +208,12 @@ impl SearchTree {
     /// Counts something that could not be read.
     pub(crate) fn passed_over(&self) {
         self.unread.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What holds secrets and was passed over, as it is shown.
+    fn secret(&self) -> Vec<String> {
+        let secret = self.secret.lock().unwrap_or_else(PoisonError::into_inner);
+        secret.iter().map(|below| self.shown(below).display().to_string()).collect()
     }
 
     /// How much could not be read.
@@ -272,6 +297,18 @@ pub(crate) fn remarks(tree: &SearchTree, stop: &StopCondition) -> String {
         0 => {}
         1 => text.push_str("\n\n(1 file or folder could not be read.)"),
         many => text.push_str(&format!("\n\n({many} files or folders could not be read.)")),
+    }
+    let secret = tree.secret();
+    if let Some((first, rest)) = secret.split_first() {
+        let named: String =
+            rest.iter().take(SECRETS_NAMED - 1).flat_map(|path| [", ", path.as_str()]).collect();
+        let more = match rest.len().saturating_sub(SECRETS_NAMED - 1) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        text.push_str(&format!(
+            "\n\n(Passed over, because secrets may be in there: {first}{named}{more}. To look into one, name it.)"
+        ));
     }
     text
 }

@@ -2,6 +2,7 @@
 //! names and looks like one of them is hidden too.
 
 use everturn_model::Map;
+use everturn_model::secret_name::{holds_secrets, is_secret, masked_list};
 use everturn_model::secret_shape::{HIDDEN, mask};
 use serde_json::Value;
 
@@ -17,35 +18,10 @@ fn shown(key: &str, value: &Value) -> Value {
             map.keys().map(|key| (key.clone(), Value::from(HIDDEN))).collect::<Map>().into()
         }
         Value::Object(map) => without(map).into(),
-        Value::Array(list) => list.iter().map(|value| shown(key, value)).collect(),
+        Value::Array(list) => masked_list(list, |value| shown(key, value)),
         Value::String(text) => mask(text).into_owned().into(),
         other => other.clone(),
     }
-}
-
-fn plain(key: &str) -> String {
-    key.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
-}
-
-fn is_secret(key: &str) -> bool {
-    let key = plain(key);
-    let ends = [
-        "apikey",
-        "secret",
-        "password",
-        "authorization",
-        "accesskey",
-        "accesskeyid",
-        "privatekey",
-        "credential",
-    ];
-    let tokens =
-        ["token", "accesstoken", "authtoken", "refreshtoken", "sessiontoken", "bearertoken", "apitoken"];
-    ends.iter().any(|end| key.ends_with(end)) || tokens.contains(&key.as_str()) || key == "credentials"
-}
-
-fn holds_secrets(key: &str) -> bool {
-    matches!(plain(key).as_str(), "headers" | "environment" | "env")
 }
 
 #[cfg(test)]
@@ -84,14 +60,15 @@ mod tests {
         let config = json!({
             "provider": {"a": {"options": {"deployment": "sk-proj-0123456789abcdef", "region": "eu-central-1",
                 "note": "login is https://me:pw@host/x?key=abc"}}},
-            "mcp": {"x": {"command": ["npx", "server", "--pat", "ghp_0123456789abcdefABCDEF0123456789abcd"]}},
+            "mcp": {"x": {"command": ["npx", "server", "--pat", "ghp_0123456789abcdefABCDEF0123456789abcd",
+                "--password", "X", "--api-key=X"]}},
             "plugin": ["https://host/p.js"],
         });
         let shown = without(config.as_object().unwrap());
         let expected = json!({
             "provider": {"a": {"options": {"deployment": HIDDEN, "region": "eu-central-1",
                 "note": "login is https://host/x?key=[hidden]"}}},
-            "mcp": {"x": {"command": ["npx", "server", "--pat", HIDDEN]}},
+            "mcp": {"x": {"command": ["npx", "server", "--pat", HIDDEN, "--password", HIDDEN, "--api-key=[hidden]"]}},
             "plugin": ["https://host/p.js"],
         });
         assert_eq!(Value::Object(shown), expected);

@@ -12,7 +12,7 @@ use everturn_store::Store;
 use everturn_store::upkeep::disk::DiskUse;
 use everturn_store::upkeep::verify::CheckReport;
 use everturn_tools::process::sandbox::{SandboxLevel, SandboxPart, SandboxReport};
-use everturn_tools::{Observed, Places, skills};
+use everturn_tools::{Observed, Places, instructions, skills};
 
 use crate::{settings, table};
 
@@ -66,7 +66,7 @@ impl DoctorCommand {
             let config = settings::config_quietly(&folder)?;
             show_sandbox(&folder, &config);
             show_configuration(&config);
-            show_skills(&settings::places(&folder, &config)?);
+            show_guidance(&settings::places(&folder, &config)?);
             if report.is_sound() { Ok(()) } else { bail!("not everything is in order: see above") }
         })
     }
@@ -122,8 +122,9 @@ fn show_configuration(config: &Config) {
     settings::held_line(config).into_iter().for_each(table::line);
 }
 
-/// What is wrong with the skills of this folder.
-fn show_skills(places: &Places) {
+/// What is wrong with the instructions and skills of this folder.
+fn show_guidance(places: &Places) {
+    instructions::problems(places).into_iter().for_each(|why| table::line(format!("instructions: {why}")));
     match skills::observe(places) {
         Observed::Absent => {}
         Observed::Present(found) => {

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::trust;
 use crate::settings::{self, Listeners};
-use crate::{retention, table};
+use crate::table;
 
 /// How often unfinished sessions are looked for.
 const SWEEP: Duration = Duration::from_secs(15);
@@ -64,7 +64,7 @@ impl ServeCommand {
             trust::grant_all(&folder)?;
         }
         let engine = settings::open(&folder, Listeners::Some).await?;
-        let lifetime = retention::trash_lifetime(&*engine.configurations().at(&folder).await)?;
+        let lifetime = engine.configurations().at(&folder).await.trash_lifetime();
         let name = if self.hostname == "localhost" { "127.0.0.1" } else { &self.hostname };
         let address: IpAddr = name.parse().with_context(|| format!("{name} is no address to listen on"))?;
         let listener = TcpListener::bind(SocketAddr::new(address, self.port))

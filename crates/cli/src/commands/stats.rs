@@ -3,12 +3,12 @@
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use everturn_engine::Engine;
+use everturn_engine::config::span as time_span;
 use everturn_engine::spending::{SpendingGroup, SpendingReport, SpentOn};
 use everturn_model::Millis;
 use serde_json::{Value, json};
 
 use crate::bars::{self, Bar};
-use crate::retention;
 use crate::settings::{self, Listeners};
 use crate::table;
 
@@ -76,7 +76,7 @@ fn since(text: &str) -> Result<Millis, String> {
         let begin = day.to_zoned(jiff::tz::TimeZone::system()).map_err(|error| error.to_string())?;
         return Ok(begin.timestamp().as_millisecond());
     }
-    let span = retention::span(text).map_err(|wrong| format!("{wrong}, and no day such as 2026-11-18"))?;
+    let span = time_span(text).map_err(|wrong| format!("{wrong}, and no day such as 2026-11-18"))?;
     Ok(table::now().saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
 }
 

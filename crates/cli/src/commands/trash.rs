@@ -11,7 +11,7 @@ use everturn_model::Session;
 use serde_json::{Value, json};
 
 use crate::settings::{self, Listeners};
-use crate::{retention, table};
+use crate::table;
 
 /// List what is in the trash, and empty it
 #[derive(Debug, Subcommand)]
@@ -25,7 +25,7 @@ pub(crate) enum TrashCommand {
     /// Delete what is in the trash for good, which cannot be undone
     Empty {
         /// Only what has been there for so long: 12h, 30d, 8w
-        #[arg(long, value_name = "TIME", value_parser = retention::span)]
+        #[arg(long, value_name = "TIME", value_parser = everturn_engine::config::span)]
         older_than: Option<Duration>,
         /// Write the database anew as well, so that no byte of it stays in free space; takes time in proportion to all that is stored
         #[arg(long)]

@@ -6,7 +6,9 @@ use anyhow::{Result, bail};
 use clap::Args;
 use everturn_engine::Config;
 use everturn_engine::config::{HeldItem, Trust};
-use everturn_model::secret_shape::{mask, mask_json};
+use everturn_model::secret_name::masked;
+use everturn_model::secret_shape::mask;
+use everturn_tools::instructions;
 use serde_json::{Value, json};
 
 use crate::{settings, table};
@@ -42,7 +44,8 @@ impl TrustCommand {
         if self.json {
             table::json(&report(&config, &asked, &before));
         } else {
-            show(&config, &asked, &before);
+            let places = settings::places(&settings::working_folder()?, &config)?;
+            show(&config, &asked, &before, &instructions::problems(&places));
         }
         if self.show || asked.is_empty() || (self.json && !self.yes) {
             return Ok(());
@@ -111,9 +114,12 @@ fn grant(trust: &Trust, config: &Config, asked: &[(&str, &Value)]) -> Result<()>
     Ok(())
 }
 
-fn show(config: &Config, asked: &[(&str, &Value)], before: &BTreeMap<String, Value>) {
+fn show(config: &Config, asked: &[(&str, &Value)], before: &BTreeMap<String, Value>, problems: &[String]) {
     for problem in &config.problems {
         table::note(format!("configuration: {problem}"));
+    }
+    for why in problems {
+        table::note(format!("instructions: {why}"));
     }
     if asked.is_empty() {
         table::note(format!(
@@ -133,7 +139,11 @@ fn show(config: &Config, asked: &[(&str, &Value)], before: &BTreeMap<String, Val
 }
 
 fn report(config: &Config, asked: &[(&str, &Value)], before: &BTreeMap<String, Value>) -> Value {
-    let one = |(name, value): &(&str, &Value)| json!({"name": name, "asks": mask_json(value), "before": before.get(*name).map(mask_json)});
+    let one = |(name, value): &(&str, &Value)| {
+        let setting = name.rsplit('.').next().unwrap_or(name);
+        let before = before.get(*name).map(|before| masked(setting, before));
+        json!({"name": name, "asks": masked(setting, value), "before": before})
+    };
     json!({
         "project": config.root,
         "held": asked.iter().map(one).collect::<Vec<_>>(),

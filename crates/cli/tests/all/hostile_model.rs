@@ -267,7 +267,8 @@ async fn check(sending: Sending) -> BTreeMap<String, usize> {
 async fn no_line_of_a_hostile_model_gets_anywhere() {
     let refused = check(Sending::Openly).await;
     // What a line names outside the project, and what is protected in it, is asked for.
-    assert_eq!(refused.keys().collect::<Vec<_>>(), ["external_directory", "protected_file"], "{refused:?}");
+    let expected = ["external_directory", "protected_file", "secret_file"];
+    assert_eq!(refused.keys().collect::<Vec<_>>(), expected, "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

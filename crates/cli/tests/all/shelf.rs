@@ -362,12 +362,22 @@ async fn a_server_empties_the_trash_only_if_it_is_told_when() {
     assert!(server.stop().await.success());
 }
 
-#[test]
-fn a_retention_that_means_nothing_is_refused() {
+#[tokio::test]
+async fn a_retention_that_means_nothing_is_named_and_stops_nothing() {
+    // No server started, without a word about where that stood, and `doctor` said that all was in order.
+    let data = tempfile::tempdir().unwrap();
     let mut home = Home::new();
-    home.set("OPENCODE_CONFIG_CONTENT", r#"{"trash": {"keep": "soon"}}"#);
-    let error = home.run(&["serve", "--port", "0"]).failure(1);
-    assert!(error.starts_with("everturn: `trash.keep` in the configuration must be"), "{error}");
+    for keep in [json!("soon"), json!("30"), json!(5)] {
+        let wrong = json!({"trash": {"keep": keep}});
+        home.set("OPENCODE_CONFIG_CONTENT", wrong.to_string());
+        let told = home.run(&["doctor"]);
+        let named =
+            "OPENCODE_CONFIG_CONTENT:1:11: `trash.keep` must be \"forever\" or a time such as \"30d\"";
+        assert!(told.stdout.contains(named), "{told:?}");
+        let mut server = serve(&home, data.path(), wrong).await;
+        server.client().get("/session").await.ok();
+        assert!(server.stop().await.success());
+    }
 }
 
 #[test]

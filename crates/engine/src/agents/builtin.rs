@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use everturn_model::permission::{Action, Rule};
+use everturn_tools::scope::SECRET;
 use everturn_tools::webfetch::LOCAL_NETWORK;
 
 use super::{NOT_FOR_SUBAGENTS, PLANNING, PLANS, PLANS_ELSEWHERE};
@@ -115,7 +116,7 @@ fn planning_bounds(data: &Path) -> [Rule; 3] {
 
 /// Nothing but looking.
 fn exploring_bounds() -> Vec<Rule> {
-    let looking = ["glob", "grep", "list", "webfetch", LOCAL_NETWORK, "read", "external_directory"];
+    let looking = ["glob", "grep", "list", "webfetch", LOCAL_NETWORK, "read", "external_directory", SECRET];
     let looking = looking.map(|name| Rule::new(name, "*", Action::Allow));
     [Rule::new("*", "*", Action::Deny)].into_iter().chain(looking).collect()
 }

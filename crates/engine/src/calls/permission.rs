@@ -53,7 +53,7 @@ impl ToolCalls {
         }
         let all = needs;
         let needs: Vec<Need> =
-            all.iter().filter(|need| !setting.is_asked_with_the_command(need, &all)).cloned().collect();
+            all.iter().filter(|need| !setting.is_asked_with_another(need, &all)).cloned().collect();
         for need in needs {
             let saved = self.requests.approvals(&setting.session, &setting.scope.worktree).await?;
             match setting.decide(&saved, &need) {
@@ -101,9 +101,17 @@ impl CallSurroundings {
         if is_walled {
             decide_within(&self.policy, approved, &need.permission, &need.patterns)
         } else {
-            // There is no wall to leave, and who allows everything means that too.
+            // There is no wall to leave, and nothing that it hides, and who allows everything means that too.
             self.policy.decide(approved, &need.permission, &need.patterns)
         }
+    }
+
+    /// Whether one answer is for a need and for another one of the call.
+    fn is_asked_with_another(&self, need: &Need, needs: &[Need]) -> bool {
+        let asks = |need: &Need| self.decide(&[], need) == Action::Ask;
+        let by_name = |name: &str| needs.iter().any(|other| other.permission == name && asks(other));
+        need.asked_with().is_some_and(|name| by_name(name) && asks(need))
+            || self.is_asked_with_the_command(need, needs)
     }
 
     /// Whether a need is asked for with the command that has it. What cannot be kept from the network is either run or not,

@@ -7,11 +7,11 @@
 use std::collections::BTreeSet;
 
 use everturn_tools::bash::{NETWORK, OUTSIDE};
-use everturn_tools::scope::PROTECTED;
+use everturn_tools::scope::{PROTECTED, SECRET};
 use everturn_tools::webfetch::LOCAL_NETWORK;
 
 /// What rules are about, here and in OpenCode.
-pub(super) const NAMES: [&str; 24] = [
+pub(super) const NAMES: [&str; 25] = [
     "bash",
     "codesearch",
     "doom_loop",
@@ -30,6 +30,7 @@ pub(super) const NAMES: [&str; 24] = [
     PROTECTED,
     "question",
     "read",
+    SECRET,
     "skill",
     "task",
     "todoread",

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use everturn_model::permission::Policy;
 use everturn_tools::bash::{NETWORK, OUTSIDE};
-use everturn_tools::scope::PROTECTED;
+use everturn_tools::scope::{PROTECTED, SECRET};
 use serde_json::Value;
 
 use super::misspelling::shown;
@@ -15,7 +15,7 @@ use crate::agents::may_edit;
 const ELSEWHERE: &str = "external_directory";
 
 /// What a sandbox keeps programs from, by the permission for it.
-const KEPT: [&str; 4] = [ELSEWHERE, NETWORK, OUTSIDE, PROTECTED];
+const KEPT: [&str; 5] = [ELSEWHERE, NETWORK, OUTSIDE, PROTECTED, SECRET];
 
 impl SandboxChoice {
     /// What holds under some rules. What they deny, a project does not open: neither a place in which they deny anything, nor
@@ -146,7 +146,7 @@ mod tests {
         check(json!({"external_directory": {"*": "allow", below("keys/*"): "deny"}}), false, false, true);
         check(json!({"external_directory": {below("other/deep/*"): "deny"}}), false, true, false);
         check(json!({"external_directory": {"*": "deny", below("other/*"): "allow"}}), false, false, true);
-        for kept in ["outside_sandbox", "network", "protected_file", "edit"] {
+        for kept in ["outside_sandbox", "network", "protected_file", "secret_file", "edit"] {
             check(json!({kept: "deny"}), false, true, true);
         }
         check(json!({"outside_sandbox": {"rm *": "deny"}}), false, true, true);

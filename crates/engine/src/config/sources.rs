@@ -25,7 +25,7 @@ const NAMES: [&str; 3] = ["opencode.json", "opencode.jsonc", "everturn.toml"];
 
 /// The folder of a project that holds configuration, and the names of files in it.
 const FOLDER: &str = ".opencode";
-const NAMES_IN_FOLDER: [&str; 3] = ["opencode.json", "opencode.jsonc", "config.toml"];
+const NAMES_IN_FOLDER: [&str; 4] = ["opencode.json", "opencode.jsonc", "config.toml", "everturn.toml"];
 
 /// Where configuration comes from. The binary says so once; nothing in this crate reads the environment.
 #[derive(Clone)]

@@ -6,8 +6,10 @@
 //!
 //! # Layout
 //! - `rules`: rules that mean nothing, and those where nothing reads them
+//! - `settings`: settings with a form of their own
 
 mod rules;
+mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,14 +17,13 @@ use std::path::Path;
 use everturn_model::Map;
 use serde_json::{Value, json};
 
-use super::budget::Budgets;
 use super::caution::{Cautions, everything, names_in};
 use super::doubled_key::DoubledKey;
 use super::known_keys::{
     AGENT, ALL_AGENTS, BUILTIN_AGENTS, KeyLevel, OTHERS, TOP, may_switch_off, only_allows,
 };
 use super::misspelling::{is_close, plain, shown};
-use super::sandbox_choice::{STRICT, SandboxWish};
+use super::sandbox_choice::STRICT;
 
 /// The most that is named of one file.
 const MOST: usize = 10;
@@ -89,6 +90,7 @@ pub(super) fn find(values: &Map, doubled: &[DoubledKey], context: &UnheededConte
             "tools" => search.look_at_tools(&path, value),
             "agent" | "mode" => search.look_at_agents(key, value),
             "sandbox" => search.look_at_sandbox(value),
+            "trash" => search.look_at_trash(value),
             "budget" => search.look_at_budget(value),
             _ => search.look_at_key(&TOP, &path, value),
         }
@@ -229,23 +231,6 @@ impl UnheededSearch<'_> {
                 _ => self.look_at_key(&AGENT, &path, value),
             }
         }
-    }
-
-    fn look_at_sandbox(&mut self, value: &Value) {
-        for mistake in SandboxWish::read(Some(value), self.context.home).1 {
-            let path: Vec<&str> = ["sandbox"].into_iter().chain(mistake.key.as_deref()).collect();
-            let Some(meant) = mistake.meant else {
-                self.note(&path, mistake.what);
-                continue;
-            };
-            self.note(&path, format!("{}{ASKED}", mistake.what));
-            self.be_careful(names_in(&meant));
-        }
-    }
-
-    fn look_at_budget(&mut self, value: &Value) {
-        let wrong = Budgets::read(Some(value)).1;
-        wrong.iter().for_each(|wrong| self.note(&wrong.keys(), wrong.what.clone()));
     }
 
     /// Notes that something has no effect, and which permissions it may have been meant to forbid.

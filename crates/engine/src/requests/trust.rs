@@ -21,11 +21,12 @@ use crate::configurations::Configurations;
 use crate::journal::Journal;
 use crate::{Config, Error};
 
-/// How many things one request asks for. What is left is asked for after that.
-const TRUST_ITEM_LIMIT: usize = 100;
+/// How many rows one request has. OpenCode's terminal has no room for more, and draws them over each other. What is left is
+/// asked for after that, and what does not fit by itself is not asked for.
+const TRUST_ROW_LIMIT: usize = 6;
 
-/// How long all that it shows may be, in bytes. What does not fit is not trusted by an answer to it.
-const TRUST_TEXT_LIMIT: usize = 64 * 1024;
+/// How many columns a row of it has.
+const TRUST_ROW: usize = 70;
 
 /// What a client can tell the person.
 const NOTE: &str = "The project's configuration asks for this, and nobody has trusted it: until then it does not count. Only \
@@ -65,6 +66,9 @@ struct QuestionedItem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     diff: Option<String>,
     digest: String,
+    /// What a client shows that knows nothing of this, before `always` is sent.
+    #[serde(default)]
+    lines: Vec<String>,
 }
 
 impl TrustRequests {
@@ -146,6 +150,8 @@ impl TrustRequests {
             })
             .await??;
         }
+        // What had no room is asked for now.
+        self.review(session, Vec::new()).await?;
         // The same was asked in other sessions of the folder.
         for (other, same) in self.store.requests().await? {
             if same.trust_digest() == request.trust_digest() {
@@ -192,11 +198,11 @@ fn answer(request: &Request, reply: Option<Reply>, message: Option<String>) -> E
 impl TrustQuestion {
     /// What of this there is room for; nothing if that is nothing.
     fn new(config: &Config, held: Vec<HeldItem>) -> Option<Self> {
-        let (mut items, mut size, mut more) = (Vec::new(), 0, 0);
+        let (mut items, mut rows, mut more) = (Vec::new(), 0, 0);
         for item in held {
             let item = QuestionedItem::new(item);
-            if items.len() < TRUST_ITEM_LIMIT && size + item.size() <= TRUST_TEXT_LIMIT {
-                size += item.size();
+            if rows + item.lines.len() <= TRUST_ROW_LIMIT {
+                rows += item.lines.len();
                 items.push(item);
             } else {
                 more += 1;
@@ -219,8 +225,8 @@ impl TrustQuestion {
         Ask::Permission {
             permission: PROJECT_TRUST.to_owned(),
             patterns: self.items.iter().map(|item| visible(&item.name)).collect(),
-            // OpenCode's terminal shows of an unknown permission this alone, before `always` is sent.
-            always: self.items.iter().map(QuestionedItem::describe).collect(),
+            // OpenCode's terminal shows of an unknown permission this alone, before `always` is sent, each as one line.
+            always: self.items.iter().flat_map(|item| item.lines.iter().cloned()).collect(),
             metadata: match serde_json::to_value(self) {
                 Ok(Value::Object(metadata)) => metadata,
                 _ => everturn_model::Map::new(),
@@ -246,7 +252,8 @@ impl TrustQuestion {
 
 impl QuestionedItem {
     fn new(item: HeldItem) -> Self {
-        let HeldItem { name, words, content, digest } = item;
+        let HeldItem { name, words, content, digest, lines } = item;
+        let lines = rows(&visible(&format!("{name}: {}", lines.join("; "))));
         let words = visible(&words);
         // What a project has written there may be a key.
         let shown = |text: &str| Some(visible_lines(&mask(text)));
@@ -254,21 +261,25 @@ impl QuestionedItem {
             HeldContent::Whole(text) => (shown(&text), None),
             HeldContent::Diff(text) => (None, shown(&text)),
         };
-        Self { name, words, content, diff, digest }
+        Self { name, words, content, diff, digest, lines }
     }
+}
 
-    fn text(&self) -> &str {
-        self.content.as_deref().or(self.diff.as_deref()).unwrap_or_default()
+/// A line as rows of a narrow terminal, which draws longer ones over each other.
+fn rows(line: &str) -> Vec<String> {
+    let (mut rows, mut row, mut width) = (Vec::new(), String::new(), 0);
+    for letter in line.chars() {
+        // Many others are as wide as two.
+        width += if letter.is_ascii() { 1 } else { 2 };
+        if width > TRUST_ROW {
+            rows.push(std::mem::take(&mut row));
+            row.push_str("  ");
+            width = 4;
+        }
+        row.push(letter);
     }
-
-    fn size(&self) -> usize {
-        self.name.len() + self.text().len()
-    }
-
-    /// All of it as lines.
-    fn describe(&self) -> String {
-        format!("{}: {}\n{}", visible(&self.name), self.words, self.text().trim_end())
-    }
+    rows.push(row);
+    rows
 }
 
 /// Text as one line in which nothing steers a terminal or turns the direction of writing around.
@@ -316,15 +327,15 @@ mod tests {
             let seen: Vec<&str> = shown.items.iter().map(|item| item.name.as_str()).collect();
             assert_eq!((seen.as_slice(), shown.more), (names, more));
         };
-        let long = "x ".repeat(TRUST_TEXT_LIMIT / 2);
+        let long = "x ".repeat(TRUST_ROW_LIMIT * TRUST_ROW / 2);
         check(json!({"mcp.long": long, "model": "a/b"}), &["model"], 1);
         assert_eq!(question(&json!({"mcp.long": long})).1, None);
-        let half = "x ".repeat(TRUST_TEXT_LIMIT / 4);
+        let half = "x ".repeat(TRUST_ROW_LIMIT * TRUST_ROW / 4);
         check(json!({"mcp.a": half, "mcp.b": half, "model": "a/b"}), &["mcp.a", "model"], 1);
         let many: serde_json::Map<String, Value> =
-            (0..TRUST_ITEM_LIMIT + 3).map(|number| (format!("mcp.{number:03}"), json!(1))).collect();
+            (0..TRUST_ROW_LIMIT + 3).map(|number| (format!("mcp.{number:03}"), json!(1))).collect();
         let shown = question(&many.into()).1.unwrap();
-        assert_eq!((shown.items.len(), shown.more), (TRUST_ITEM_LIMIT, 3));
+        assert_eq!((shown.items.len(), shown.more), (TRUST_ROW_LIMIT, 3));
     }
 
     #[test]
@@ -351,8 +362,8 @@ mod tests {
         let ask = question(&held).1.unwrap().ask();
         let Ask::Permission { patterns, always, metadata, .. } = ask else { panic!("{ask:?}") };
         assert_eq!(patterns, ["mcp.a\\u{a}- \\u{1b}[2Jb"]);
-        let shown = "mcp.a\\u{a}- \\u{1b}[2Jb: a program that is started here, or an address that is called\n{\n  \
-                     \"x\": \"\\u{202e}a\\u{9b}\",\n  \"key\": \"[hidden]\"\n}";
+        let name = "mcp.a\\u{a}- \\u{1b}[2Jb";
+        let shown = format!("{name}: \\u{{202e}}a\\u{{9b}} (x); [hidden] (key)");
         assert_eq!(always, [shown]);
         assert!(!Value::Object(metadata).to_string().contains("sk-proj"));
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use everturn_llm::retry::RetryPolicy;
 use everturn_model::part::PartKind;
 use everturn_model::session::RetryState;
-use everturn_model::{EntryId, Event, Fault, Millis, Part, Tree};
+use everturn_model::{EntryId, Event, Fault, Part, Tree};
 
 use super::{Turn, TurnSetup};
 use crate::Error;
@@ -37,26 +37,23 @@ impl Turn<'_> {
     ) -> Result<(), Error> {
         let created = self.services.journal.mint().now();
         let next = created.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX));
-        let message = error.text().to_owned();
         let kind = PartKind::Retry { attempt, error, created };
         let part = Box::new(Part::new(self.services.journal.mint().part(self.session()), kind));
         events.push(Event::RetryScheduled { entry: assistant.clone(), part, next });
         self.commit(events).await?;
-        self.wait(attempt, message, next).await;
+        if let Some(retry) = self.session().retry.clone() {
+            self.wait_for(&retry).await;
+        }
         Ok(())
     }
 
     /// Waits until a call may be made again, as one that an earlier process scheduled.
     pub(super) async fn wait_for(&self, retry: &RetryState) {
-        self.wait(retry.attempt, retry.message.clone(), retry.next).await;
-    }
-
-    async fn wait(&self, attempt: u64, message: String, next: Millis) {
-        let left = next.saturating_sub(self.services.journal.mint().now());
+        let left = retry.next.saturating_sub(self.services.journal.mint().now());
         let left = Duration::from_millis(u64::try_from(left).unwrap_or_default());
-        let retry = Signal::Retry { attempt: u32::try_from(attempt).unwrap_or(u32::MAX), message, next };
-        self.services.drains.set_status(&self.session().id, retry.clone());
-        self.signal(retry);
+        let waiting = Signal::from(retry);
+        self.services.drains.set_status(&self.session().id, waiting.clone());
+        self.signal(waiting);
         tokio::select! {
             () = tokio::time::sleep(left) => {}
             () = self.cancel.cancelled() => {}

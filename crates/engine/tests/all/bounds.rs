@@ -86,7 +86,8 @@ async fn only_so_many_turns_stream_at_once() {
 async fn no_session_waits_for_another_to_be_done() {
     let mut bench = places(1).await;
     let first = bench.session.id.clone();
-    let steps = "JSONTOOL:read:{\"filePath\":\"a.txt\"}\n".repeat(3);
+    let steps: String =
+        ["a", "b", "c"].map(|name| format!("JSONTOOL:read:{{\"filePath\":\"{name}.txt\"}}\n")).concat();
     begin(&mut bench, &first, &format!("first\nHOLD:a\n{steps}SAY:done")).await;
     bench.model.held("a").await;
     let mut others = Vec::new();
@@ -234,7 +235,8 @@ async fn sixteen_tools_of_a_turn_run_at_once_and_the_others_after_them() {
         }
     };
     let bench = Bench::with(|_| json!({}), register).await;
-    let calls = "JSONTOOL:gathered:{}\n".repeat(32);
+    // The same call again and again would be asked about.
+    let calls: String = (0..32).map(|number| format!("JSONTOOL:gathered:{{\"n\":{number}}}\n")).collect();
     bench.say(&format!("TOGETHER:33\n{calls}JSONTOOL:opening:{{}}\nSAY:done")).await;
     let transcript = bench.transcript().await;
     assert_eq!(transcript.iter().filter(|line| line.starts_with("result: Completed")).count(), 33);

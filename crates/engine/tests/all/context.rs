@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use everturn_engine::{ProjectFiles, Prompt, SessionUpdate, Signal};
+use everturn_engine::ProjectFiles;
 use everturn_model::entry::Body;
 use serde_json::{Value, json};
 
@@ -87,42 +87,21 @@ async fn a_change_of_the_instructions_is_told_once_and_stays_told() {
 }
 
 #[tokio::test]
-async fn a_first_turn_waits_for_instructions_that_cannot_be_read() {
-    let mut bench = Bench::new().await;
+async fn instructions_that_cannot_be_taken_stop_nothing() {
+    // Every prompt of a repository with such a link or folder failed, and nothing permitted it.
+    let bench = Bench::new().await;
     let path = bench.repo.join("AGENTS.md");
     fs::create_dir(&path).unwrap();
-    bench.engine.inbox().admit(&bench.session.id, Prompt::text("SAY:hello")).await.unwrap();
-    let failure = bench
-        .notice(|notice| match notice {
-            SessionUpdate::Live(live) => match &live.signal {
-                Signal::Failed { error } => error.message.clone(),
-                _ => None,
-            },
-            SessionUpdate::Committed(_) | SessionUpdate::Gap => None,
-        })
-        .await;
-    assert_eq!(
-        failure,
-        format!(
-            "what the model has to be told cannot be read; nothing was sent, and the prompt waits: {}: it is a folder, \
-             not an ordinary file",
-            path.display()
-        )
-    );
-    // It was tried ten times more, for seven minutes, although only a person can do something about it.
-    bench.settled().await;
-    assert_eq!(bench.model.prompts().len(), 0);
-    assert_eq!(bench.transcript().await, [""; 0], "the prompt is not promoted");
+    bench.say("SAY:hello").await;
+    assert_eq!(bench.transcript().await, ["user: SAY:hello", "assistant: hello"]);
     fs::remove_dir(&path).unwrap();
     bench.repo.write("AGENTS.md", "rules");
-    bench.restart().await;
-    bench.settled().await;
-    assert_eq!(bench.transcript().await, ["user: SAY:hello", "assistant: hello"]);
-    assert!(baseline(&bench).await.ends_with("rules"));
+    bench.say("SAY:again").await;
+    assert_eq!(told(&bench).await.len(), 1, "they are told once they can be taken");
 }
 
 #[tokio::test]
-async fn a_later_turn_keeps_to_instructions_that_cannot_be_read_any_more() {
+async fn a_later_turn_is_told_of_instructions_that_cannot_be_taken_any_more() {
     let bench = Bench::new().await;
     bench.repo.write("AGENTS.md", "rules");
     bench.say("SAY:one").await;
@@ -130,12 +109,7 @@ async fn a_later_turn_keeps_to_instructions_that_cannot_be_read_any_more() {
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     bench.say("SAY:two").await;
-    assert_eq!(told(&bench).await, [""; 0]);
-    // Readable again and unchanged: there is nothing to say.
-    fs::remove_dir(&path).unwrap();
-    bench.repo.write("AGENTS.md", "rules");
-    bench.say("SAY:three").await;
-    assert_eq!(told(&bench).await, [""; 0]);
+    assert_eq!(told(&bench).await, ["The instructions given before no longer apply: their files are gone."]);
 }
 
 #[tokio::test]

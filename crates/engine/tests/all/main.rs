@@ -14,6 +14,7 @@ mod bench;
 mod beside;
 mod bounds;
 mod budgets;
+mod by_name;
 mod calls;
 mod context;
 mod cost;

@@ -74,9 +74,9 @@ async fn a_client_is_asked_and_the_work_goes_on() {
         (permission, patterns),
         ("project_trust", &["default_agent".to_owned(), "mcp.docs".into()][..])
     );
-    assert_eq!(always[0], "default_agent: which agent answers\n\"plan\"");
-    assert!(
-        always[1].starts_with("mcp.docs: a program that is started here, or an address that is called\n{\n")
+    assert_eq!(
+        always,
+        ["default_agent: plan", "mcp.docs: python3 docs.py plain /dev/null (command); local (type)"]
     );
     let item = metadata["items"][0].as_object().unwrap();
     let shown = ["name", "words", "content", "diff"].map(|key| item.get(key).and_then(Value::as_str));
@@ -99,8 +99,31 @@ async fn a_client_is_asked_and_the_work_goes_on() {
     let changed = asked(&bench).await;
     let (_, patterns, always, metadata) = parts(&changed);
     assert_eq!(patterns, ["default_agent"]);
-    assert_eq!(always, ["default_agent: which agent answers\n-\"plan\"\n+\"build\""]);
+    assert_eq!(always, ["default_agent: + build; - plan"]);
     assert_eq!(metadata["items"][0]["diff"], "-\"plan\"\n+\"build\"\n");
+}
+
+#[tokio::test]
+async fn what_a_terminal_has_no_room_for_is_asked_for_after_that() {
+    // OpenCode's terminal drew the lines over each other and cut them, so that commands and addresses could not be seen.
+    let servers: serde_json::Map<String, Value> = (0..9)
+        .map(|number| {
+            (format!("s{number}"), json!({"type": "local", "command": ["touch", "PWN"], "enabled": false}))
+        })
+        .collect();
+    let project = json!({"mcp": servers}).to_string();
+    let bench = Bench::found(json!({}), &[(PROJECT, &project)]).await;
+    bench.say("SAY:x").await;
+    let first = asked(&bench).await;
+    let (_, _, always, metadata) = parts(&first);
+    assert_eq!((always.len(), &metadata["more"]), (6, &json!(3)));
+    assert!(always.iter().all(|row| row.contains("touch PWN (command)") && row.len() <= 72), "{always:?}");
+    reply(&bench, &first, Reply::Always).await;
+    let rest = asked(&bench).await;
+    assert_eq!(parts(&rest).1, ["mcp.s6", "mcp.s7", "mcp.s8"]);
+    reply(&bench, &rest, Reply::Always).await;
+    assert_eq!(held(&bench).await, [] as [&str; 0]);
+    assert_eq!(waiting(&bench.engine, &bench.session.id).await, []);
 }
 
 #[tokio::test]

@@ -54,6 +54,9 @@ async fn a_restart_in_the_pause_goes_on_with_the_same_step() {
     bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
     let (_, _, next) = bench.notice(retrying).await;
     bench.restart().await;
+    // Before anything was read of it.
+    let status = Signal::Retry { attempt: 1, message: "fake error".to_owned(), next };
+    assert_eq!(bench.engine.drains().statuses(), [(bench.session.id.clone(), status)]);
     let (attempt, _, again) = bench.notice(retrying).await;
     assert_eq!((attempt, again), (1, next), "for as long as it was to wait");
     bench.settled().await;

@@ -22,7 +22,7 @@ use serde_json::json;
 use files::{AGENTS, ConfigFile, FileForm, config_file, markdown, rules};
 
 /// What is asked about.
-const PERMISSIONS: [&str; 12] = [
+const PERMISSIONS: [&str; 13] = [
     "bash",
     "BASH",
     "edit",
@@ -35,18 +35,19 @@ const PERMISSIONS: [&str; 12] = [
     "network",
     "protected_file",
     "local_network",
+    "secret_file",
 ];
 const RESOURCES: [&str; 9] =
     ["git status", "git push now", "GIT status", "rm -rf a", "a.env", "src/a", "ab", "x", "/srv/keys/a"];
 
 /// What only a sandbox keeps commands from.
-const KEPT: [&str; 4] = ["external_directory", "network", "outside_sandbox", "protected_file"];
+const KEPT: [&str; 5] = ["external_directory", "network", "outside_sandbox", "protected_file", "secret_file"];
 
 /// An agent of the person's about which nothing is said.
 const NEUTRAL: &str = "neutral";
 
 /// The person's files, in the order in which they count.
-const OF_PERSON: [(&str, FileForm); 9] = [
+const OF_PERSON: [(&str, FileForm); 10] = [
     ("own/config.json", FileForm::Commented),
     ("own/opencode.json", FileForm::Json),
     ("own/opencode.jsonc", FileForm::Commented),
@@ -56,15 +57,17 @@ const OF_PERSON: [(&str, FileForm); 9] = [
     ("own/agent/AGENT.md", FileForm::Markdown),
     ("last/opencode.json", FileForm::Json),
     ("last/config.toml", FileForm::Toml),
+    ("last/everturn.toml", FileForm::Toml),
 ];
 
 /// The project's.
-const OF_PROJECT: [(&str, FileForm); 9] = [
+const OF_PROJECT: [(&str, FileForm); 10] = [
     ("opencode.json", FileForm::Json),
     ("opencode.jsonc", FileForm::Commented),
     ("everturn.toml", FileForm::Toml),
     (".opencode/opencode.json", FileForm::Json),
     (".opencode/config.toml", FileForm::Toml),
+    (".opencode/everturn.toml", FileForm::Toml),
     ("sub/opencode.jsonc", FileForm::Commented),
     ("sub/.opencode/config.toml", FileForm::Toml),
     (".opencode/agents/AGENT.md", FileForm::Markdown),

@@ -136,7 +136,14 @@ async fn modes_are_agents() {
 #[tokio::test]
 async fn tools_loosen_nothing_but_tools() {
     // One of them let commands out of the sandbox.
-    let others = ["doom_loop", "external_directory", "local_network", "outside_sandbox", "protected_file"];
+    let others = [
+        "doom_loop",
+        "external_directory",
+        "local_network",
+        "outside_sandbox",
+        "protected_file",
+        "secret_file",
+    ];
     for tools in
         [others.map(|name| format!("\"{name}\": true")).join(", "), "\"*\": true, \"?*_*\": true".into()]
     {
@@ -145,7 +152,7 @@ async fn tools_loosen_nothing_but_tools() {
             format!("{{\"agent\": {{\"build\": {{\"tools\": {{{tools}}}}}}}}}"),
         ] {
             let (config, _) = read(&text).await;
-            assert_eq!(others.map(|name| verdict(&config, "build", name)), [Ask; 5], "{text}");
+            assert_eq!(others.map(|name| verdict(&config, "build", name)), [Ask; 6], "{text}");
         }
     }
     let (config, problems) =

@@ -9,7 +9,7 @@ use super::BashInput;
 use crate::process::sandbox::{
     SandboxMode, SandboxNetwork, SandboxPart, SandboxPolicy, SandboxSettings, hide_secrets, is_of_its_own,
 };
-use crate::scope::{PROTECTED, PathAccess, Scope, real};
+use crate::scope::{PROTECTED, PathAccess, SECRET, Scope, real};
 use crate::shell::{Analysis, exact};
 use crate::tool::{Context, Need};
 
@@ -78,12 +78,14 @@ pub(super) fn policy(input: &BashInput, workdir: &Path, context: &Context) -> Op
     leave_out_its_own(&mut analysis, scope);
     for (path, access) in analysis.external {
         let needs = scope.external(&path, access);
-        let is_granted = |need: &Need| {
-            let is_it = |known: &Need| known.permission == need.permission && known.patterns == need.patterns;
-            context.granted.iter().any(is_it)
-        };
+        let is_granted = |need: &Need| context.granted.iter().any(|known| known.covers(need));
         if !needs.is_empty() && needs.iter().all(is_granted) {
-            permit(&mut policy, &real(&path), access, sandbox.mode, scope);
+            let path = real(&path);
+            if needs.iter().any(|need| need.permission == SECRET) {
+                permit_secret(&mut policy, &path, access);
+            } else {
+                permit(&mut policy, &path, access, sandbox.mode, scope);
+            }
         }
     }
     Some(policy)
@@ -112,6 +114,8 @@ fn permit(policy: &mut SandboxPolicy, path: &Path, access: PathAccess, mode: San
         }
         // Nothing in a project that can only be read is changed, whatever else is permitted.
         PathAccess::Write if mode == SandboxMode::ReadOnly && scope.contains(path) => return,
+        // Whoever goes there, or names all of it, does not mean the hooks in it: those have names of their own.
+        PathAccess::Write if scope.contains(path) && path.ends_with(".git") && path.is_dir() => return,
         PathAccess::Write => {
             policy.permit_change(path);
             let inside = policy.writable.iter().any(|folder| path.starts_with(folder) && folder != path);
@@ -131,6 +135,15 @@ fn permit(policy: &mut SandboxPolicy, path: &Path, access: PathAccess, mode: San
         policy.show_home(&scope.home);
     }
     hide_secrets(policy, &scope.home);
+}
+
+/// Opens something that is hidden, and nothing beside it: to be made or replaced it would need its folder.
+fn permit_secret(policy: &mut SandboxPolicy, path: &Path, access: PathAccess) {
+    policy.hidden.retain(|hidden| hidden != path);
+    match access {
+        PathAccess::Read => policy.permit_reading(path),
+        PathAccess::Write => policy.permit_change(path),
+    }
 }
 
 fn wants_outside(input: &BashInput) -> bool {

@@ -17,6 +17,7 @@ pub(super) fn person_notes(gone: &Cleanup, refused: Option<&CommandRefusal>) -> 
     if gone.displaced.iter().any(|name| matches!(name, DisplacedName::Renamed { .. })) {
         notes.push(ASIDE.to_owned());
     }
+    notes.extend(gone.lost_settings().map(str::to_owned));
     notes.extend(gone.lost.told().map(|lost| format!("what it {lost}")));
     notes.extend(refused.into_iter().flat_map(CommandRefusal::shown));
     notes
@@ -32,6 +33,7 @@ mod tests {
         let gone = Cleanup {
             displaced: vec![
                 DisplacedName::Renamed { path: ".vscode".into(), to: ".vscode.untrusted".into() },
+                DisplacedName::Renamed { path: "a/.git/config".into(), to: "a/.git/config.untrusted".into() },
                 DisplacedName::PutBack("link".into()),
             ],
             lost: LostNames { names: vec!["~/notes.txt".into()], more: 0 },
@@ -39,7 +41,10 @@ mod tests {
         };
         let lost =
             "what it wrote to ~/notes.txt is gone: the rest of the home folder is not shown in the sandbox";
-        let expected = [".vscode was renamed to .vscode.untrusted", "link was put back", ASIDE, lost];
+        let config = "a/.git/config was renamed to a/.git/config.untrusted";
+        let settings = gone.lost_settings().unwrap();
+        let expected =
+            [".vscode was renamed to .vscode.untrusted", config, "link was put back", ASIDE, settings, lost];
         assert_eq!(person_notes(&gone, None), expected);
         assert_eq!(person_notes(&Cleanup::default(), None), [""; 0]);
     }

@@ -3,8 +3,8 @@
 //! The order to run comes first, by the socket and not by arguments, so that a program which looks for its own name
 //! among the processes (`pkill -f`) does not find its supervisor. The socket closing is the order to stop.
 //!
-//! Before the first order stands one byte, which the program's input travels with where it has one: the supervisor's
-//! own is the socket.
+//! Before the first order stand two bytes. With the first one travels the program's input where it has one, because the
+//! supervisor's own is the socket; with the second the record of what tools make.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -20,18 +20,16 @@ use tokio::net::UnixStream;
 use super::sandbox::SandboxPolicy;
 #[cfg(target_os = "linux")]
 use super::sandbox::guard::Guard;
-#[cfg(target_os = "linux")]
-use super::sandbox::made_file::MadeFiles;
 use super::sandbox::report::{DisplacedName, LostNames};
 #[cfg(target_os = "linux")]
 use super::sandbox::settled::SurveyedProjects;
 
-/// Gives the supervisor what is to be the program's input, or says that there is none. The socket must be a new one.
-pub(super) fn give_input(socket: impl AsFd, input: Option<BorrowedFd<'_>>) -> io::Result<()> {
+/// Gives the supervisor something open, or says that there is none. The socket must be a new one.
+pub(super) fn give(socket: impl AsFd, given: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    if let Some(input) = &input
-        && !control.push(SendAncillaryMessage::ScmRights(slice::from_ref(input)))
+    if let Some(given) = &given
+        && !control.push(SendAncillaryMessage::ScmRights(slice::from_ref(given)))
     {
         return Err(io::Error::other("there is no room for a descriptor"));
     }
@@ -39,9 +37,9 @@ pub(super) fn give_input(socket: impl AsFd, input: Option<BorrowedFd<'_>>) -> io
     Ok(())
 }
 
-/// What the supervisor was given as the program's input, if anything was.
+/// What the supervisor was given next, if anything was.
 #[cfg(target_os = "linux")]
-pub(super) fn take_input(socket: impl AsFd) -> io::Result<Option<std::os::fd::OwnedFd>> {
+pub(super) fn take(socket: impl AsFd) -> io::Result<Option<std::os::fd::OwnedFd>> {
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -84,9 +82,6 @@ pub(super) enum SupervisorOrder {
     Run(Box<RunOrder>),
     /// Stop everything: ask, and kill what is left after the grace.
     Stop,
-    /// The answer to [`SupervisorReport::Over`]: what tools have made meanwhile.
-    #[cfg(target_os = "linux")]
-    Made(MadeFiles),
 }
 
 /// A program and how it is treated.
@@ -118,6 +113,8 @@ pub(super) enum SupervisorReport {
     Failed(i32),
     /// The program was not started, because its sandbox could not be made: why.
     Refused(String),
+    /// The program was not started, because something is not where it was when the project was looked at: what.
+    Moved(String),
     /// The program ended by itself; others that it started may still run.
     Exited(i32),
     /// A signal ended the program.
@@ -129,7 +126,7 @@ pub(super) enum SupervisorReport {
     Lost(LostNames),
     /// Nothing is left in the sandbox. Only the supervisor hears it.
     Alone,
-    /// Nothing runs any more. What was made is looked through, once it is known what tools have made.
+    /// Nothing runs any more. What was made is looked through.
     Over,
     /// Nothing runs any more, and that is done.
     Gone {

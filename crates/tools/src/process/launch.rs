@@ -12,11 +12,13 @@ use pty_process::{Command as TerminalCommand, Pts};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
-use super::control::{ControlSocket, RunOrder, SupervisorOrder, give_input};
+use super::control::{ControlSocket, RunOrder, SupervisorOrder, give};
 use super::environment::{MARK, Secrets, hidden};
 use super::group::ProcessGroup;
-use super::program::{Containment, RunningProgram};
+use super::program::{Containment, MovedPlace, RunningProgram};
 use super::sandbox::SandboxPolicy;
+#[cfg(target_os = "linux")]
+use super::sandbox::made_file::MadeRecord;
 #[cfg(target_os = "linux")]
 use super::sandbox::overlap;
 #[cfg(target_os = "linux")]
@@ -72,9 +74,43 @@ pub(crate) enum ProgramStreams {
     Terminal(Pts),
 }
 
+impl ProgramStreams {
+    /// The same for another attempt; there is none for a terminal.
+    fn try_clone(&self) -> io::Result<Option<Self>> {
+        Ok(match self {
+            Self::Pipe(writer) => Some(Self::Pipe(writer.try_clone()?)),
+            Self::Streams { input, output, log } => Some(Self::Streams {
+                input: input.try_clone()?,
+                output: output.try_clone()?,
+                log: log.try_clone()?,
+            }),
+            Self::Terminal(_) => None,
+        })
+    }
+}
+
+/// How often a start is tried again when something was moved meanwhile.
+const ATTEMPTS: usize = 5;
+
 impl Launcher {
     /// Starts a program and returns when it runs.
     pub(crate) async fn start(
+        &self,
+        start: &ProgramStart<'_>,
+        outlet: ProgramStreams,
+    ) -> io::Result<RunningProgram> {
+        for _ in 0..ATTEMPTS {
+            let Some(same) = outlet.try_clone()? else { break };
+            match self.try_start(start, same).await {
+                Err(error) if error.get_ref().is_some_and(|inner| inner.is::<MovedPlace>()) => {}
+                other => return other,
+            }
+        }
+        self.try_start(start, outlet).await
+    }
+
+    /// Looks at the projects as they are now, and starts a program in them.
+    async fn try_start(
         &self,
         start: &ProgramStart<'_>,
         outlet: ProgramStreams,
@@ -88,19 +124,25 @@ impl Launcher {
         let mark = mark();
         let supervisor = self.supervisor.as_ref().filter(|_| cfg!(target_os = "linux"));
         let mut sockets = None;
+        #[cfg(target_os = "linux")]
+        let mut record = None;
         let mut command = match supervisor {
             Some(supervisor) => {
                 // If it is killed, what it watched over comes to us and not to the system, so that it is still known.
                 #[cfg(target_os = "linux")]
                 rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
                 let (ours, theirs) = StdUnixStream::pair()?;
-                give_input(
-                    &ours,
-                    match &outlet {
-                        ProgramStreams::Streams { input, .. } => Some(input.as_fd()),
-                        ProgramStreams::Pipe(_) | ProgramStreams::Terminal(_) => None,
-                    },
-                )?;
+                let input = match &outlet {
+                    ProgramStreams::Streams { input, .. } => Some(input.as_fd()),
+                    ProgramStreams::Pipe(_) | ProgramStreams::Terminal(_) => None,
+                };
+                give(&ours, input)?;
+                #[cfg(target_os = "linux")]
+                {
+                    let made = MadeRecord::new()?;
+                    give(&ours, Some(made.share()?.as_fd()))?;
+                    record = Some(made);
+                }
                 ours.set_nonblocking(true)?;
                 sockets = Some((UnixStream::from_std(ours)?, OwnedFd::from(theirs)));
                 let mut command = Command::new(supervisor);
@@ -151,7 +193,7 @@ impl Launcher {
             sandbox: self.sandbox.clone(),
             // While the supervisor starts, which takes longer.
             #[cfg(target_os = "linux")]
-            projects: self.look_at_projects(&mut program).await?,
+            projects: self.look_at_projects(&mut program, record).await?,
         };
         program.begin(&SupervisorOrder::Run(Box::new(run))).await?;
         Ok(program)
@@ -159,12 +201,16 @@ impl Launcher {
 
     /// The projects that a sandbox must protect, as they are now. From here on the program counts as one that runs there.
     #[cfg(target_os = "linux")]
-    async fn look_at_projects(&self, program: &mut RunningProgram) -> io::Result<SurveyedProjects> {
+    async fn look_at_projects(
+        &self,
+        program: &mut RunningProgram,
+        record: Option<MadeRecord>,
+    ) -> io::Result<SurveyedProjects> {
         let policy = self.sandbox.clone().filter(|policy| !policy.projects.is_empty());
-        let Some((policy, supervisor)) = policy.zip(program.pid()) else {
+        let Some(((policy, supervisor), record)) = policy.zip(program.pid()).zip(record) else {
             return Ok(SurveyedProjects::default());
         };
-        let entering = tokio::task::spawn_blocking(move || overlap::enter(&policy, supervisor));
+        let entering = tokio::task::spawn_blocking(move || overlap::enter(&policy, supervisor, record));
         let (projects, entry) = entering.await.map_err(io::Error::other)??;
         program.enter(entry);
         Ok(projects)

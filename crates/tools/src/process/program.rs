@@ -31,6 +31,14 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// take, and goes on when nobody waits for it.
 const SEARCH: Duration = Duration::from_secs(120);
 
+/// Why a program was not started: something was moved after its project had been looked at.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{0} was moved or replaced while the command started, so it could not be made safe; nothing was run. If another \
+     command does that all the time, stop it first"
+)]
+pub(super) struct MovedPlace(String);
+
 /// A running program.
 #[derive(Debug)]
 pub(crate) struct RunningProgram {
@@ -140,6 +148,14 @@ impl Cleanup {
         told.extend((more > 0).then(|| format!("and {more} more")));
         told
     }
+
+    /// What git does not say when the settings of a repository were renamed: a push finds no remote.
+    pub(crate) fn lost_settings(&self) -> Option<&'static str> {
+        let is_one = |name: &DisplacedName| matches!(name, DisplacedName::Renamed { path, .. } if path.ends_with(".git/config"));
+        self.displaced.iter().any(is_one).then_some(
+            "the remotes and settings of a repository are in its config.untrusted now, and git goes on without them",
+        )
+    }
 }
 
 impl RunningProgram {
@@ -181,6 +197,13 @@ impl RunningProgram {
             Ok(Ok(Some(SupervisorReport::Refused(reason)))) => Err(io::Error::other(format!(
                 "{reason}. `everturn doctor` shows what this machine offers for one"
             ))),
+            Ok(Ok(Some(SupervisorReport::Moved(place)))) => {
+                #[cfg(target_os = "linux")]
+                if let Some(entry) = &self.entry {
+                    entry.end();
+                }
+                Err(io::Error::other(MovedPlace(place)))
+            }
             Ok(Ok(None)) if self.child.wait().await?.signal().is_some() => Ok(()),
             Ok(_) => Err(io::Error::other("the process that should watch over it did not start")),
         }
@@ -252,15 +275,7 @@ impl RunningProgram {
                     entry.end();
                 }
             }
-            Ok(Some(SupervisorReport::Over)) => {
-                self.over = true;
-                #[cfg(target_os = "linux")]
-                {
-                    let made = self.entry.as_ref().map(|entry| entry.made()).unwrap_or_default();
-                    // A supervisor that does not listen goes on without.
-                    control.say(&SupervisorOrder::Made(made)).await.ok();
-                }
-            }
+            Ok(Some(SupervisorReport::Over)) => self.over = true,
             Ok(Some(_)) => {}
             Ok(None) | Err(_) => {
                 self.sweep().await;

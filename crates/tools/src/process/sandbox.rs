@@ -9,6 +9,7 @@
 //!
 //! - `policy`: what a program may see, change and reach; [`SandboxPolicy`]
 //! - `secrets`: what is not shown although something around it is
+//! - `secret_places`: the same, for those who work outside of it
 //! - `settings`: what a person chose, and the policy that it means for a project; [`SandboxSettings`]
 //! - `toolchain`: tool chains and caches that are elsewhere than usual; [`ToolPlaces`]
 //! - `repository`: the folders of git's that belong to a project
@@ -104,6 +105,7 @@ mod repository;
 mod search;
 #[cfg(target_os = "linux")]
 mod seccomp;
+mod secret_places;
 mod secrets;
 mod settings;
 #[cfg(target_os = "linux")]
@@ -132,8 +134,10 @@ pub(crate) use report::DisplacedName;
 #[cfg(test)]
 pub(crate) use report::LostNames;
 pub use report::{SandboxLevel, SandboxMachine, SandboxPart, SandboxReport};
+pub(crate) use repository::repository_elsewhere;
+pub(crate) use secret_places::SecretPlaces;
 pub(crate) use secrets::hide_secrets;
 pub use settings::SandboxSettings;
 pub use toolchain::ToolPlaces;
 #[cfg(target_os = "linux")]
-pub(crate) use unsettled::{ProjectRecording, UnsettledPlaces};
+pub(crate) use unsettled::{ProjectRecording, UnsettledPlaces, may_run, would_run};

@@ -23,6 +23,8 @@ use super::store::SnapshotStore;
 use super::{FileTree, SnapshotError, TreeId, walk};
 use crate::folder::OpenFolder;
 use crate::process::sandbox::is_put_aside;
+#[cfg(target_os = "linux")]
+use crate::process::sandbox::{may_run, would_run};
 use crate::replacement::lock;
 
 /// What to put back.
@@ -103,6 +105,8 @@ pub(super) fn restore(
     work.sort_by_key(|(file, target)| match target {
         _ if file.file_name() == Some(OsStr::new(".gitignore")) => 0,
         None => 1,
+        #[cfg(target_os = "linux")]
+        Some(_) if may_run(file) => 3,
         Some(_) => 2,
     });
     let root = OpenFolder::at(worktree).map_err(SnapshotError::io(worktree))?;
@@ -110,7 +114,7 @@ pub(super) fn restore(
     for (relative, target) in work {
         let file = worktree.join(relative);
         let expected = expected.get(relative.as_os_str().as_bytes()).map(|entry| entry.unmarked());
-        let put = RestoredFile { root: &root, relative, file: &file, expected };
+        let put = RestoredFile { root: &root, worktree, relative, file: &file, expected };
         let done = match target.map(|target| store.blob(target.hash)).transpose() {
             Ok(content) => put.apply(target.zip(content)),
             Err(error) => Err(SkipReason::Refused(error.to_string())),
@@ -129,6 +133,7 @@ pub(super) fn restore(
 #[derive(Debug, Clone, Copy)]
 struct RestoredFile<'a> {
     root: &'a OpenFolder,
+    worktree: &'a Path,
     relative: &'a Path,
     file: &'a Path,
     expected: Option<ManifestEntry>,
@@ -152,6 +157,13 @@ impl RestoredFile<'_> {
         }
         if now != self.expected {
             return Err(SkipReason::Changed);
+        }
+        #[cfg(target_os = "linux")]
+        if let Some((entry, content)) = &target {
+            let content = Some(content.as_slice()).filter(|_| !entry.is_link());
+            if would_run(self.worktree, self.relative, content) {
+                return Err(SkipReason::Unsettled);
+            }
         }
         match (target, place) {
             (None, _) if walk::ignored(self.root, self.relative) => Err(SkipReason::Ignored),
@@ -295,7 +307,13 @@ mod tests {
             let worktree = tempfile::tempdir().unwrap();
             let root = OpenFolder::at(worktree.path()).unwrap();
             let (relative, file) = (Path::new("a.txt"), worktree.path().join("a.txt"));
-            let put = RestoredFile { root: &root, relative, file: &file, expected: Some(expected) };
+            let put = RestoredFile {
+                root: &root,
+                worktree: worktree.path(),
+                relative,
+                file: &file,
+                expected: Some(expected),
+            };
             // The first look is behind us; now the person saves.
             for change in [Some("mine"), None] {
                 fs::write(&file, "expected").unwrap();
@@ -326,7 +344,13 @@ mod tests {
             }
             let root = OpenFolder::at(&worktree).unwrap();
             let (relative, file) = (Path::new("d/a.txt"), worktree.join("d/a.txt"));
-            let put = RestoredFile { root: &root, relative, file: &file, expected: Some(expected) };
+            let put = RestoredFile {
+                root: &root,
+                worktree: &worktree,
+                relative,
+                file: &file,
+                expected: Some(expected),
+            };
             let Placement::In(folder) = put.place().unwrap() else { panic!("the folder is there") };
             fs::rename(worktree.join("d"), worktree.join("moved")).unwrap();
             symlink(&outside, worktree.join("d")).unwrap();

@@ -5,12 +5,15 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use everturn_tools::glob::GlobTool;
 use everturn_tools::grep::GrepTool;
-use everturn_tools::{Context, Failure, Output, Readable, Tool as _};
+use everturn_tools::list::ListTool;
+use everturn_tools::process::sandbox::SandboxSettings;
+use everturn_tools::{Context, Failure, Output, Readable, Tool};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -270,6 +273,34 @@ async fn outside_needs_permission_and_managed_files_do_not() {
     let input = json!({ "pattern": "a.b", "path": project.scope.output_dir });
     assert_eq!(needs(input.clone()), [own]);
     assert_eq!(grep(&project, input).await.metadata["matches"], 1);
+}
+
+#[tokio::test]
+async fn what_holds_secrets_is_passed_over_and_named() {
+    // In a home folder that is the project a search printed keys.
+    let mut project = Project::new();
+    let home = project.scope.worktree.clone();
+    let scope = Arc::get_mut(&mut project.scope).unwrap();
+    scope.home.clone_from(&home);
+    let hidden = vec![home.join("ours")];
+    scope.sandbox = Some(SandboxSettings { hidden, ..SandboxSettings::default() });
+    for name in [".ssh/id", ".netrc", "ours/auth.json", "src/a.txt"] {
+        project.file(name, "CANARY\n");
+    }
+    let note = "(Passed over, because secrets may be in there: P/.netrc, P/.ssh, P/ours. To look into one, name it.)";
+    let shown = async |tool: &dyn Tool, input: Value| {
+        let output = project.run(tool, input).await.unwrap().output;
+        output.replace(project.scope.worktree.to_str().unwrap(), "P")
+    };
+    let found = shown(&GrepTool::default(), json!({ "pattern": "CANARY" })).await;
+    assert_eq!(found, format!("Found 1 matches\nP/src/a.txt:\n  Line 1: CANARY\n\n{note}"));
+    let found = shown(&GlobTool::default(), json!({ "pattern": "**/*" })).await;
+    assert_eq!(found, format!("P/src/a.txt\n\n{note}"));
+    let found = shown(&ListTool::default(), json!({})).await;
+    assert_eq!(found, format!("P/\n  src/\n    a.txt\n\n{note}"));
+    // Whoever names one is asked, and then finds what is in it.
+    let found = shown(&GlobTool::default(), json!({ "pattern": "*", "path": home.join("ours") })).await;
+    assert_eq!(found, "P/ours/auth.json");
 }
 
 #[tokio::test]

@@ -55,6 +55,12 @@ impl Person {
         assert_eq!(instructions::observe(&self.places), expected);
     }
 
+    fn check_left_out(&self, name: &str, reason: &str) {
+        let why = instructions::problems(&self.places);
+        let path = self.base.join(name).display().to_string();
+        assert!(why.len() == 1 && why[0].starts_with(&path) && why[0].contains(reason), "{why:?}");
+    }
+
     fn check_unavailable(&self, name: &str, reason: &str) {
         let path = self.base.join(name);
         match instructions::observe(&self.places) {
@@ -118,7 +124,8 @@ fn the_projects_can_be_switched_off() {
 type Make = fn(&PathBuf);
 
 #[test]
-fn a_file_that_is_there_and_cannot_be_read_makes_all_unavailable() {
+fn what_cannot_be_taken_is_left_out_and_named() {
+    // One link of a repository's to shared dotfiles stopped every prompt, and nothing permitted it.
     let cases: [(&str, Make); 5] = [
         ("folder", |path| fs::create_dir(path).unwrap()),
         ("leads nowhere", |path| symlink("nothing", path).unwrap()),
@@ -134,8 +141,20 @@ fn a_file_that_is_there_and_cannot_be_read_makes_all_unavailable() {
         person.write("home/.config/everturn/AGENTS.md", "ours");
         person.write("project/CLAUDE.md", "does not stand in for a file that is there");
         make(&person.places.worktree.join("AGENTS.md"));
-        person.check_unavailable("project/AGENTS.md", reason);
+        person.check_left_out("project/AGENTS.md", reason);
+        person.check(&[("home/.config/everturn/AGENTS.md", "ours")]);
     }
+    // One that the configuration names stops nothing either.
+    let mut person = Person::new();
+    person.places.instructions = vec![by_project("inner"), by_project("/etc/passwd"), by_project("/{a")];
+    person.write("project/AGENTS.md", "rules");
+    person.check(&[("project/AGENTS.md", "rules")]);
+    assert_eq!(
+        instructions::problems(&person.places).len(),
+        3,
+        "{:?}",
+        instructions::problems(&person.places)
+    );
 }
 
 #[test]
@@ -157,7 +176,7 @@ fn a_link_out_of_the_project_is_not_followed() {
     let person = Person::new();
     let secret = person.write("home/.ssh/id", "private");
     symlink(&secret, person.places.worktree.join("AGENTS.md")).unwrap();
-    person.check_unavailable(
+    person.check_left_out(
         "project/AGENTS.md",
         "leads out of the project, and is therefore not read: replace the link",
     );
@@ -167,7 +186,7 @@ fn a_link_out_of_the_project_is_not_followed() {
     symlink(person.base.join("elsewhere"), person.places.worktree.join("linked")).unwrap();
     let mut person = person;
     person.places.directory = person.places.worktree.join("linked");
-    person.check_unavailable("project/linked/AGENTS.md", "leads out of the project");
+    person.check_left_out("project/linked/AGENTS.md", "leads out of the project");
 }
 
 #[test]
@@ -224,9 +243,9 @@ fn the_configuration_of_a_project_cannot_name_private_files() {
     person.write("home/.ssh/id", "private");
     for pattern in ["~/.ssh/id", "/etc/passwd", "../../other/secret", "~/.config/opencode/../../.ssh/*"] {
         person.places.instructions = vec![by_project(pattern)];
-        let found = instructions::observe(&person.places);
-        let Observed::Unavailable { why } = &found else { panic!("{pattern}: {found:?}") };
-        assert!(why.starts_with(&format!("`{pattern}`")), "{why}");
+        assert_eq!(instructions::observe(&person.places), Observed::Absent);
+        let why = instructions::problems(&person.places);
+        assert!(why.len() == 1 && why[0].starts_with(&format!("`{pattern}`")), "{why:?}");
     }
     symlink(person.base.join("home/.ssh"), person.places.worktree.join("docs")).unwrap();
     for named in ["docs/*", "docs/id"].into_iter().flat_map(|text| [by_project(text), by_person(text)]) {

@@ -27,6 +27,7 @@ mod hostile;
 mod landlock;
 mod leads;
 mod losses;
+mod moves;
 mod names;
 mod overlap;
 mod permits;

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use everturn_tools::apply_patch::ApplyPatchTool;
 use everturn_tools::bash::BashTool;
 use everturn_tools::edit::EditTool;
+use everturn_tools::glob::GlobTool;
+use everturn_tools::grep::GrepTool;
 use everturn_tools::process::sandbox::SandboxSettings;
 use everturn_tools::read::ReadTool;
 use everturn_tools::write::WriteTool;
@@ -257,12 +259,113 @@ fn a_home_folder_as_the_project_asks_for_its_dot_names_and_for_what_is_ours() {
     let sandbox = SandboxSettings { hidden, programs, ..SandboxSettings::default() };
     Arc::get_mut(&mut project.scope).unwrap().sandbox = Some(sandbox);
     assert_eq!(extra(&project, &home.join("my/programs/x")), ["protected_file"]);
-    assert_eq!(extra(&project, &home.join("ours/x")), ["external_directory"]);
-    assert_eq!(extra(&project, &home.join(".config/ours/x")), ["external_directory", "protected_file"]);
+    assert_eq!(extra(&project, &home.join("ours/x")), ["external_directory", "secret_file"]);
+    assert_eq!(
+        extra(&project, &home.join(".config/ours/x")),
+        ["external_directory", "protected_file", "secret_file"]
+    );
     let read = |name: &str| permissions(&ReadTool, &json!({ "filePath": home.join(name) }), &project);
     assert_eq!(
         read("ours/x")[0],
         ("external_directory".to_owned(), vec![home.join("ours/*").display().to_string()])
     );
     assert_eq!(read("src/a").len(), 1);
+}
+
+#[test]
+fn what_git_keeps_of_the_project_elsewhere_is_protected_under_every_name() {
+    let project = Project::new();
+    let apart = project.outside().join("apart");
+    fs::create_dir(&apart).unwrap();
+    fs::write(apart.join("HEAD"), "x").unwrap();
+    let tree = project.scope.worktree.display();
+    fs::write(apart.join("config"), format!("[core]\n\tworktree = {tree}\n")).unwrap();
+    project.file(".git", format!("gitdir: {}\n", apart.display()));
+    assert_eq!(extra(&project, &apart.join("hooks/x")), ["external_directory", "protected_file"]);
+    assert_eq!(extra(&project, &project.outside().join("other/x")), ["external_directory"]);
+}
+
+#[test]
+fn what_git_keeps_of_the_project_asks_by_its_own_name() {
+    // A permission for a note in `.git` was one for the hooks, which the next `git commit` ran, and a denial of
+    // `protected_file` was none.
+    let project = Project::new();
+    project.file(".git/HEAD", "x");
+    for name in
+        [".git/hooks/post-commit", ".git/config", ".git/MSG", ".GIT/info/attributes", "sub/.git/config"]
+    {
+        assert_eq!(extra(&project, &project.path(name)), ["external_directory", "protected_file"], "{name}");
+    }
+    project.file("a.sh", "a\n");
+    let patch =
+        "*** Begin Patch\n*** Update File: a.sh\n*** Move to: .git/hooks/pre-push\n@@\n-a\n+b\n*** End Patch";
+    let needs = permissions(&ApplyPatchTool, &json!({ "patchText": patch }), &project);
+    assert!(
+        needs.contains(&("protected_file".to_owned(), vec![".git/hooks/pre-push".to_owned()])),
+        "{needs:?}"
+    );
+    for line in
+        ["echo x > .git/hooks/pre-push", "cd .git && touch hooks/pre-push", "cp a.sh .git/hooks/pre-push"]
+    {
+        let needs = permissions(&BashTool::default(), &json!({ "command": line }), &project);
+        let named = |(permission, on): &(String, Vec<String>)| {
+            permission == "protected_file" && on.iter().any(|name| name == ".git/hooks/pre-push")
+        };
+        assert!(needs.iter().any(named), "{line}: {needs:?}");
+    }
+    let there = permissions(&BashTool::default(), &json!({ "command": "ls", "workdir": ".git" }), &project);
+    let names: Vec<&str> = there.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["external_directory", "network", "bash"], "nothing is opened by being there");
+}
+
+#[test]
+fn what_holds_secrets_asks_by_its_own_name_inside_and_outside() {
+    // A permission for a note in the home folder was one for the keys in it, and in a home folder that was the project
+    // nobody was asked.
+    let mut project = Project::new();
+    let home = project.scope.home.clone();
+    fs::create_dir_all(home.join(".ssh")).unwrap();
+    fs::create_dir_all(home.join("dotfiles")).unwrap();
+    fs::write(home.join("dotfiles/key"), "k").unwrap();
+    symlink(home.join("dotfiles/key"), home.join(".ssh/linked")).unwrap();
+    let names = |project: &Project, tool: &dyn Tool, input: Value| -> Vec<String> {
+        permissions(tool, &input, project).into_iter().map(|(permission, _)| permission).collect()
+    };
+    let check = |project: &Project, path: &Path, expected: &[&str]| {
+        let read = names(project, &ReadTool, json!({ "filePath": path }));
+        let grep = names(project, &GrepTool::default(), json!({ "pattern": "x", "path": path }));
+        let bash =
+            names(project, &BashTool::default(), json!({ "command": format!("cat {}", path.display()) }));
+        let needed = |needs: Vec<String>| -> Vec<String> {
+            let own = ["read", "grep", "bash", "network", "outside_sandbox"];
+            needs.into_iter().filter(|name| !own.contains(&name.as_str())).collect()
+        };
+        for needs in [read, grep, bash] {
+            assert_eq!(needed(needs), expected, "{}", path.display());
+        }
+    };
+    let both = ["external_directory", "secret_file"];
+    for name in
+        [".ssh/id_rsa", ".netrc", ".aws/credentials", ".local/share/opencode/auth.json", "dotfiles/key"]
+    {
+        check(&project, &home.join(name), &both);
+    }
+    check(&project, Path::new("/etc/shadow"), &both);
+    check(&project, &home.join("notes.txt"), &["external_directory"]);
+    assert_eq!(names(&project, &GlobTool::default(), json!({ "pattern": home.join(".ssh/*") }))[..2], both);
+    let to = json!({ "filePath": home.join(".ssh/authorized_keys"), "content": "" });
+    assert_eq!(
+        names(&project, &WriteTool, to),
+        ["external_directory", "protected_file", "secret_file", "edit"]
+    );
+    // What the person has listed by its name, or works in, they have not hidden.
+    let sandbox = SandboxSettings { readable: vec![home.join(".netrc")], ..SandboxSettings::default() };
+    Arc::get_mut(&mut project.scope).unwrap().sandbox = Some(sandbox);
+    check(&project, &home.join(".netrc"), &["external_directory"]);
+    Arc::get_mut(&mut project.scope).unwrap().sandbox = None;
+    let scope = Arc::get_mut(&mut project.scope).unwrap();
+    (scope.directory, scope.worktree) = (home.clone(), home.clone());
+    check(&project, &home.join(".ssh/id_rsa"), &["secret_file"]);
+    check(&project, &home.join("dotfiles/key"), &["secret_file"]);
+    check(&project, &home.join("src/a"), &[]);
 }

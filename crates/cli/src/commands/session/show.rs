@@ -45,16 +45,6 @@ pub(super) async fn show(engine: &Engine, id: &SessionId, json: bool) -> Result<
             table::line(waits_for(&request));
         }
     }
-    if let Some(reason) = &session.parked_reason {
-        table::line(format!("parked: {}", reason.text()));
-    }
-    if let Some(retry) = &session.retry {
-        let next = table::moment(retry.next);
-        table::line(format!(
-            "attempt {} failed: {}; it is made again at {next}",
-            retry.attempt, retry.message
-        ));
-    }
     if let Some(revert) = &session.revert {
         table::line(format!("a revert to before {} is staged", revert.message));
         for file in &revert.skipped {

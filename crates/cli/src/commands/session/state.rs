@@ -8,6 +8,8 @@ use crate::table;
 pub(super) fn word(session: &Session) -> &'static str {
     if session.parked {
         "parked"
+    } else if session.open && session.retry.is_some() {
+        "retry"
     } else if session.open {
         "busy"
     } else if session.held {
@@ -24,7 +26,15 @@ pub(super) fn line(session: &Session) -> Option<String> {
     let resume = format!("`everturn session resume {}` goes on", session.id);
     let waiting = table::counted(session.waiting, "prompt waits", "prompts wait");
     Some(match word(session) {
-        "parked" => format!("parked: it waits for a person; {resume}"),
+        "parked" => match &session.parked_reason {
+            Some(reason) => format!("parked: {}; {resume}", reason.text().trim_end_matches('.')),
+            None => format!("parked: it waits for a person; {resume}"),
+        },
+        "retry" => {
+            let retry = session.retry.as_ref()?;
+            let next = table::moment(retry.next);
+            format!("attempt {} failed: {}; it is made again at {next}", retry.attempt, retry.message)
+        }
         "busy" if session.waiting > 0 => format!("a turn is open, and {waiting}"),
         "busy" => "a turn is open".to_owned(),
         "held" => format!("{waiting}, held; {resume}"),
@@ -35,6 +45,9 @@ pub(super) fn line(session: &Session) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use everturn_model::Fault;
+    use everturn_model::session::RetryState;
+
     use super::*;
 
     #[test]
@@ -57,5 +70,22 @@ mod tests {
         check(false, true, false, 0, Some("a turn is open"));
         check(false, true, false, 2, Some("a turn is open, and 2 prompts wait"));
         check(true, true, true, 2, Some(&format!("parked: it waits for a person; {resume}")));
+    }
+
+    #[test]
+    fn what_a_session_is_kept_from_is_said_with_its_reason() {
+        let base = Session::new("ses_1".into(), "global", "/srv/demo", "t", "1", 17);
+        let reason = Some(Fault::internal("It was taken up three times."));
+        let parked = Session { parked: true, parked_reason: reason, ..base.clone() };
+        assert_eq!(
+            line(&parked).unwrap(),
+            "parked: It was taken up three times; `everturn session resume ses_1` goes on"
+        );
+        let (entry, message) = ("msg_1".into(), "Overloaded".to_owned());
+        let retry = Some(RetryState { entry, attempt: 2, message, next: 17 });
+        let waiting = Session { open: true, retry, ..base };
+        assert_eq!(word(&waiting), "retry");
+        let said = line(&waiting).unwrap();
+        assert!(said.starts_with("attempt 2 failed: Overloaded; it is made again at 1970-"), "{said}");
     }
 }

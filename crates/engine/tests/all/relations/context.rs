@@ -286,7 +286,7 @@ async fn instructions_of_the_person_and_upward_in_the_project_are_one_source_in_
 
 fn skill(bench: &Bench, name: &str) {
     let text = format!("---\nname: {name}\ndescription: for {name}\n---\nThe text.\n");
-    bench.repo.write(&format!(".opencode/skill/{name}/SKILL.md"), text);
+    bench.repo.write(format!(".opencode/skill/{name}/SKILL.md"), text);
 }
 
 async fn say_as(bench: &Bench, agent: &str, text: &str) {

@@ -67,6 +67,7 @@ fn permission() -> impl Strategy<Value = String> {
         "network",
         "protected_file",
         "local_network",
+        "secret_file",
         "*",
         "bas?",
         "b*",

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Desk;
 
 /// What is denied: what has a tool, reading among it, and what a sandbox keeps.
-const DENIED: [&str; 13] = [
+const DENIED: [&str; 14] = [
     "bash",
     "edit",
     "read",
@@ -23,6 +23,7 @@ const DENIED: [&str; 13] = [
     "network",
     "protected_file",
     "local_network",
+    "secret_file",
 ];
 
 /// Slips that hands make.

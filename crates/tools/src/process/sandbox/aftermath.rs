@@ -29,7 +29,7 @@ use super::report::DisplacedName;
 use super::repository::{INNER, git_folders};
 use super::search::AftermathSearch;
 use super::settled::{SettledPlaces, SurveyedProjects};
-use super::survey::{Changed, ProjectSurvey, coarse_time};
+use super::survey::{Changed, ProjectSurvey};
 use super::tool_link::ToolLinks;
 use super::watched::{SeenThing, Sight, WatchedPlace, is_all_as_seen, is_as_seen, mounted_git};
 use crate::protected::IN_GIT;
@@ -103,10 +103,10 @@ pub(super) struct WatchedProject<'a> {
 }
 
 impl<'a> ProtectionWatch<'a> {
-    /// Begins before the program does.
+    /// Begins before the program does, with what was looked at.
     pub(in crate::process) fn begin(projects: &'a SurveyedProjects, policy: &'a SandboxPolicy) -> Self {
-        let (since, sight) = (coarse_time(), Sight::new());
-        let SurveyedProjects { surveys, settled, watched, stopped } = projects;
+        let sight = Sight::new();
+        let SurveyedProjects { surveys, since, settled, watched, stopped } = projects;
         let inside = surveys.iter().flat_map(ProjectSurvey::repositories);
         let git: BTreeSet<PathBuf> = inside.chain(&policy.repositories).cloned().collect();
         // Where they cannot be told, the program is not started.
@@ -124,7 +124,19 @@ impl<'a> ProtectionWatch<'a> {
         let watched = all.filter_map(|path| WatchedPlace::of(&path, settled, &sight)).collect();
         let projects = surveys.iter().map(|survey| WatchedProject::of(survey, settled, &sight)).collect();
         let leads = LeadWatch::of(surveys);
-        Self { policy, since, settled, projects, git, known_git, seen, watched, stopped, places, leads }
+        Self {
+            policy,
+            since: *since,
+            settled,
+            projects,
+            git,
+            known_git,
+            seen,
+            watched,
+            stopped,
+            places,
+            leads,
+        }
     }
 
     /// Gives other names to what must not stay. Nothing of the program may run any more.

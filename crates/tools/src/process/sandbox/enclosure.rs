@@ -101,8 +101,9 @@ impl Init<'_> {
         match self.serve(input) {
             Ok(()) => 0,
             Err(fault) => {
-                let text = format!("the sandbox could not be made: {fault}");
-                self.say(&SupervisorReport::Refused(text)).ok();
+                let refused = || SupervisorReport::Refused(format!("the sandbox could not be made: {fault}"));
+                let moved = fault.moved().map(|place| SupervisorReport::Moved(place.to_owned()));
+                self.say(&moved.unwrap_or_else(refused)).ok();
                 1
             }
         }
@@ -125,7 +126,7 @@ impl Init<'_> {
         }
         let (guards, places) = if self.policy.has(SandboxPart::Mounts) {
             let EnteredRoot { guards, places } =
-                mounts::enter(self.policy, &self.run.projects.surveys, &self.folder)?;
+                mounts::enter(self.policy, &self.run.projects, &self.folder)?;
             (guards, Some(places))
         } else {
             let protected = protection::protected(self.policy, &self.run.projects.surveys)?;

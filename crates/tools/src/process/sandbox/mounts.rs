@@ -3,7 +3,7 @@
 //! What is listed is taken hold of first, as copies of its mounts, before anything is covered. Then the root is filled,
 //! outer places before inner ones, and takes the place of the old one, which nothing leads to any more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 use rustix::process::{chdir, fchdir, pivot_root};
 
-use super::fault::{SandboxFault, during};
+use super::fault::{MOVED, SandboxFault, during};
 use super::guard::Guard;
 use super::kernel::{make_read_only, make_this_read_only};
 use super::policy::{SandboxPolicy, is_of_system};
-use super::protection::{protect, protected};
+use super::protection::{WritablePlaces, protect, protected};
 use super::report::SandboxPart;
+use super::settled::SurveyedProjects;
 use super::spares::Spares;
-use super::stage::{Stage, attach, copy, copy_at, mount_number, new_mount};
-use super::survey::ProjectSurvey;
+use super::stage::{Stage, attach, copy, copy_at, hold, identity, mount_number, new_mount};
 
 /// Where the new root is put together: folders of which every system has one. What they hold is taken hold of before.
 const WORKSHOPS: [&str; 3] = ["/tmp", "/usr", "/etc"];
@@ -63,13 +63,13 @@ pub(super) struct EnteredRoot {
 /// Makes the root of this process what the policy lists, and goes to a folder in it.
 pub(super) fn enter(
     policy: &SandboxPolicy,
-    surveys: &[ProjectSurvey],
+    projects: &SurveyedProjects,
     folder: &Path,
 ) -> Result<EnteredRoot, SandboxFault> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(during("keeping mounts to itself"))?;
     let plan = Plan::of(policy)?;
-    let protected = protected(policy, surveys)?;
+    let protected = protected(policy, &projects.surveys)?;
     let (writable, places) = (plan.writable(), plan.all_places());
     let spares = plan.spares(&protected, &places).map_err(during("protecting files"))?;
     let workshop = WORKSHOPS.iter().find(|folder| Path::new(folder).is_dir()).copied().unwrap_or("/");
@@ -78,8 +78,7 @@ pub(super) fn enter(
     let mut stage = Stage::on(&workshop).map_err(during("making a root"))?;
     make_proc(&stage, policy).map_err(during("/proc"))?;
     let covers = plan.fill(&mut stage)?;
-    let guards = protect(&stage, spares, policy, surveys, &protected, &writable);
-    let guards = guards.map_err(during("protecting files"))?;
+    let guards = protect(&stage, spares, policy, projects, &protected, &writable)?;
     for path in covers {
         let close = || make_this_read_only(stage.find(&path)?.as_fd());
         close().map_err(during(path.display()))?;
@@ -95,6 +94,8 @@ pub(super) fn enter(
 /// What goes where, with copies of the mounts.
 struct Plan {
     places: Vec<(PathBuf, Filling, Option<OwnedFd>)>,
+    /// What of it was taken hold of, before anything was copied.
+    held: HashMap<PathBuf, OwnedFd>,
     links: BTreeMap<PathBuf, PathBuf>,
     devices: Vec<(String, OwnedFd)>,
     null: OwnedFd,
@@ -147,6 +148,7 @@ impl Plan {
     fn of(policy: &SandboxPolicy) -> Result<Self, SandboxFault> {
         let mut wanted: Vec<(PathBuf, Filling)> = Vec::new();
         let mut links = BTreeMap::new();
+        let mut held: HashMap<PathBuf, OwnedFd> = HashMap::new();
         let mut want = |path: &PathBuf, filling| {
             // What is not there is passed over, and so is what this account may not see.
             // Most of it is not there, and one look is cheaper than finding out where a path leads.
@@ -156,6 +158,10 @@ impl Plan {
             let Ok(real) = fs::canonicalize(path) else { return };
             if filling != Filling::Hidden && real != *path && may_be_planted(path, &real, policy) {
                 return;
+            }
+            // A link may be there by now. Without it, what was looked at is what is held.
+            if let Ok(open) = hold(&real) {
+                held.entry(real.clone()).or_insert(open);
             }
             if real != *path && filling != Filling::Hidden {
                 links.insert(path.clone(), real.clone());
@@ -169,7 +175,12 @@ impl Plan {
         want(&PathBuf::from("/etc/resolv.conf"), Filling::Readable);
         links.remove(Path::new("/etc/resolv.conf"));
         let pinned = pinned(&wanted);
-        wanted.extend(pinned.into_iter().map(|path| (path, Filling::Writable)));
+        for path in pinned {
+            if let Ok(open) = hold(&path) {
+                held.entry(path.clone()).or_insert(open);
+            }
+            wanted.push((path, Filling::Writable));
+        }
         let empty = ["/run", "/tmp", "/var/tmp"].map(PathBuf::from);
         wanted.extend(empty.iter().chain(&policy.scratch).map(|path| (path.clone(), Filling::Scratch)));
         wanted.sort();
@@ -186,11 +197,13 @@ impl Plan {
                 continue;
             }
             let tree = match filling {
-                Filling::Readable | Filling::Writable => Some(&path),
-                Filling::Scratch => policy.temporary.as_ref().filter(|_| path == Path::new("/tmp")),
+                Filling::Readable | Filling::Writable => Some(held.get(&path).ok_or(MOVED).and_then(copy_at)),
+                Filling::Scratch => {
+                    policy.temporary.as_ref().filter(|_| path == Path::new("/tmp")).map(|own| copy(own))
+                }
                 Filling::Hidden => None,
             };
-            let tree = tree.map(|path| copy(path)).transpose().map_err(during(path.display()))?;
+            let tree = tree.transpose().map_err(during(path.display()))?;
             if let (Filling::Readable, Some(tree)) = (filling, &tree) {
                 make_read_only(tree.as_fd()).map_err(during(path.display()))?;
             }
@@ -204,13 +217,15 @@ impl Plan {
         // The terminal's own name is not in the sandbox; programs that ask for one find this.
         let terminal = fs::read_link("/proc/self/fd/0").ok().filter(|path| path.starts_with("/dev/pts"));
         devices.extend(terminal.and_then(|path| Some(("console".to_owned(), copy(&path).ok()?))));
-        Ok(Self { places, links, devices, null })
+        Ok(Self { places, held, links, devices, null })
     }
 
     /// What can be changed, by its real paths. They cannot be looked up once the new root covers the old one.
-    fn writable(&self) -> Vec<PathBuf> {
-        let writable = self.places.iter().filter(|(_, filling, _)| *filling == Filling::Writable);
-        writable.map(|(path, ..)| path.clone()).collect()
+    fn writable(&self) -> WritablePlaces {
+        let is_writable = |filling: &Filling| *filling == Filling::Writable;
+        let all = self.places.iter().map(|(path, filling, _)| (path.clone(), is_writable(filling)));
+        let writable = self.places.iter().filter(|(_, filling, _)| is_writable(filling));
+        WritablePlaces { places: all.collect(), writable: writable.map(|(path, ..)| path.clone()).collect() }
     }
 
     /// Second copies of what is writable and has something protected in it.
@@ -225,7 +240,10 @@ impl Plan {
             let is_needed = protected.get(from).is_some_and(|(_, inner)| inner.starts_with(path));
             // The root of all stays what it is.
             if let Some(tree) = tree.as_ref().filter(|_| is_needed && path.parent().is_some()) {
-                needed.extend((*filling == Filling::Writable).then_some((path, mount_number(tree)?)));
+                let original = self.held.get(path).filter(|_| *filling == Filling::Writable);
+                if let Some(original) = original {
+                    needed.push((path, original, mount_number(tree)?));
+                }
             }
         }
         Spares::of(needed, places)
@@ -244,7 +262,15 @@ impl Plan {
             let put = |stage: &mut Stage| match (filling, tree) {
                 (_, Some(tree)) => {
                     let is_folder = FileType::from_raw_mode(fstat(&tree)?.st_mode).is_dir();
-                    let place = if is_folder { stage.folder(&path)? } else { stage.file(&path)? };
+                    let place = if is_folder { stage.folder(&path) } else { stage.file(&path) };
+                    // In something else that was put there it is what was taken hold of, or was moved since.
+                    let place = match place {
+                        Err(Errno::LOOP | Errno::NOENT | Errno::NOTDIR) => Err(MOVED),
+                        Ok(place) if stage.is_foreign(&place)? && identity(&place)? != identity(&tree)? => {
+                            Err(MOVED)
+                        }
+                        other => other,
+                    }?;
                     if filling == Filling::Scratch {
                         stage.adopt(&tree)?;
                     }
@@ -257,6 +283,7 @@ impl Plan {
                     }
                     Ok(place) => attach(&copy_at(&self.null)?, &place),
                     Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
+                    Err(Errno::LOOP) => Err(MOVED),
                     Err(error) => Err(error),
                 },
                 (_, None) => {

@@ -4,8 +4,9 @@
 //! not: hooks other than git's own samples, which it never runs, and settings other than those that are known to run
 //! nothing. They get another name, and git goes on without them.
 
+use std::collections::HashSet;
 use std::fs;
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,7 @@ use super::guard::put_aside;
 use super::put_aside_name::is_put_aside;
 use super::report::DisplacedName;
 use super::repository::git_folders;
-use super::survey::FILLED_BY_TOOLS;
+use super::survey::{FILLED_BY_TOOLS, GitSigns};
 
 /// What in a folder of git's can make it run programs, or look elsewhere for what does. In two of them repositories are
 /// named in the old way, to which something is pushed then: in a folder that runs the hooks there.
@@ -101,8 +102,10 @@ pub(super) fn content(folder: &OwnedFd, name: &str) -> Option<String> {
 
 /// Whether settings of git's run nothing. What is written in an unusual way is not looked at closely: it does.
 fn are_harmless(settings: &str, git: &Path, roots: &[&Path]) -> bool {
-    let mut section = String::new();
-    settings.lines().map(str::trim).all(|line| {
+    let (mut section, mut subsection) = (String::new(), "");
+    let (mut named, mut remotes) = (Vec::new(), HashSet::new());
+    let (mut has_place, mut is_seen_from_it) = (false, false);
+    let are_idle = settings.lines().map(str::trim).all(|line| {
         if line.is_empty() || line.starts_with(['#', ';']) {
             return true;
         }
@@ -111,58 +114,120 @@ fn are_harmless(settings: &str, git: &Path, roots: &[&Path]) -> bool {
             let (name, rest) = head.split_once(' ').unwrap_or((head, "\"\""));
             section = name.to_ascii_lowercase();
             let quoted = rest.trim().strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+            subsection = quoted.unwrap_or_default();
             return quoted.is_some_and(|quoted| !quoted.contains(['"', '\\', ']']))
                 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
         }
         let (key, value) = line.split_once('=').unwrap_or((line, ""));
-        let key = key.trim().to_ascii_lowercase();
+        let (key, value) = (key.trim().to_ascii_lowercase(), value.trim());
         let is_place = section == "core" && key == "worktree";
-        let is_remote = REMOTES.contains(&(section.as_str(), key.as_str()));
+        let is_url = section == "remote" && ["url", "pushurl"].contains(&key.as_str());
+        if is_url && key == "url" {
+            remotes.insert(subsection);
+        }
+        let is_remote = NAMED_REMOTES.contains(&(section.as_str(), key.as_str())) && value != ".";
+        named.extend(is_remote.then_some(value));
+        has_place |= is_place;
+        is_seen_from_it |= is_url && !value.starts_with('/') && !value.contains(':');
         !line.ends_with('\\')
             && is_harmless(&section, &key)
-            && (!is_place || is_near(git, value.trim()))
-            && (!is_remote || is_watched_remote(git, key == "url" || key == "pushurl", value.trim(), roots))
-    })
+            && (!is_place || is_near(git, value))
+            && (!is_url || is_watched_remote(git, value, roots))
+    });
+    // What is the name of no remote is a place.
+    are_idle
+        && !(has_place && is_seen_from_it)
+        && named.iter().all(|name| remotes.contains(name) && !name.contains('/'))
 }
 
-/// Settings that say where something is pushed to.
-const REMOTES: [(&str, &str); 5] = [
-    ("branch", "pushremote"),
-    ("branch", "remote"),
-    ("remote", "pushdefault"),
-    ("remote", "pushurl"),
-    ("remote", "url"),
-];
+/// Settings that name a remote, to which something is pushed.
+const NAMED_REMOTES: [(&str, &str); 3] =
+    [("branch", "pushremote"), ("branch", "remote"), ("remote", "pushdefault")];
+
+/// How git speaks to other machines.
+const FAR: [&str; 6] = ["git", "git+ssh", "http", "https", "ssh", "ssh+git"];
+
+/// What git tries after the path of a repository, in its order.
+const TRIED: [&str; 4] = ["/.git", "", "/.git/.git", ".git"];
 
 /// Whether something can be pushed to a place without running hooks that a command made: to another machine, or to what is
-/// looked through after every command. Git goes by the same signs. A repository that is mounted is not looked at again, so
-/// that of a project itself must have no folder.
-fn is_watched_remote(git: &Path, is_url: bool, value: &str, roots: &[&Path]) -> bool {
+/// looked through after every command. Git goes by the same signs. What it may take a path for counts, all of it; where that
+/// cannot be told, it is not. A repository that is mounted is not looked at again, so that of a project itself must have no
+/// folder.
+fn is_watched_remote(git: &Path, value: &str, roots: &[&Path]) -> bool {
     if value.contains(['"', '\\', '#', ';']) || value.contains("::") {
         return false;
     }
     let path = match value.split_once("://") {
-        Some(("file", path)) => path,
-        Some(_) => return true,
+        Some((far, _)) if FAR.contains(&far) => return true,
+        // It is decoded, and never seen from a folder.
+        Some(("file", path)) if path.starts_with('/') && !path.contains('%') => path,
+        Some(_) => return false,
         None => value,
     };
     if path.find(':').is_some_and(|colon| path.find('/').is_none_or(|slash| colon < slash)) {
         return true;
     }
+    // The home folder, or where there is more than one work tree that it may be seen from.
+    let is_elsewhere = path.is_empty() || path.starts_with('~');
+    let is_alone = git.ends_with(".git") && fs::symlink_metadata(git.join("worktrees")).is_err();
+    if is_elsewhere || !path.starts_with('/') && !is_alone {
+        return false;
+    }
     let tree = git.parent().unwrap_or(git);
     let is_own = roots.iter().any(|root| *root == git || root.join(".git") == git);
-    let is_looked_at = |path: &Path, root: &&Path| {
+    let is_looked_at = |path: &PathBuf| {
         let is_one = |name| !is_put_aside(name) && !FILLED_BY_TOOLS.iter().any(|known| name == *known);
-        path.strip_prefix(root).is_ok_and(|below| below.iter().all(is_one))
+        let mut below = roots.iter().filter_map(|root| path.strip_prefix(root).ok());
+        below.any(|below| below.iter().all(is_one))
     };
-    let found: Vec<PathBuf> =
-        [tree, git].iter().filter_map(|base| fs::canonicalize(base.join(path)).ok()).collect();
-    let are_looked_at = found.iter().all(|path| roots.iter().any(|root| is_looked_at(path, root)));
-    match is_url || path.contains('/') {
-        true => path == "." || !is_own && !found.is_empty() && are_looked_at,
-        // The name of a remote, unless there is a folder with that name.
-        false => path == "." || found.is_empty() && !FILLED_BY_TOOLS.contains(&path),
+    let mut found = Vec::new();
+    for place in TRIED.map(|end| tree.join(format!("{}{end}", path.trim_end_matches('/')))) {
+        // What cannot be told may lead anywhere.
+        let real = match fs::canonicalize(&place) {
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => continue,
+            Err(_) => return false,
+            Ok(real) => real,
+        };
+        if real.is_dir() {
+            found.push(real);
+            continue;
+        }
+        // A file says where the folder of git's is.
+        let above = real.parent().filter(|_| real.ends_with(".git"));
+        let open = above.and_then(|above| Some((open_folder(CWD, above).ok()?, above)));
+        match open.and_then(|(folder, above)| target(&folder, above)) {
+            Some(git) => found.extend([real, git]),
+            None => return false,
+        }
     }
+    !is_own && !found.is_empty() && found.iter().all(is_looked_at)
+}
+
+/// Whether a file, or a link, that is put into a folder makes git run programs there: the folder is one of git's then, and
+/// was none before, or the file itself would. It is told by what is on the disk, whatever any tree says.
+pub(super) fn would_arm(root: &Path, git: &Path, below: &Path, file: Option<&[u8]>) -> bool {
+    let mut signs = GitSigns::of(git);
+    let was_one = signs.are_those_of_git();
+    let Some(name) = below.iter().next() else { return false };
+    signs.see(name);
+    if !signs.are_those_of_git() {
+        return false;
+    }
+    let roots = [root];
+    let runs = || {
+        let Some(name) = ARMING.into_iter().find(|known| name == *known) else { return false };
+        let Some(text) = file.map(str::from_utf8) else { return true };
+        let is_inner = below.components().count() > 1;
+        match name {
+            "hooks" => !is_inner || below.extension().is_none_or(|end| end != "sample"),
+            "branches" | "remotes" => true,
+            "commondir" => !text.is_ok_and(|text| leads_up(git, text)),
+            _ => !text.is_ok_and(|text| !is_inner && are_harmless(text, git, &roots)),
+        }
+    };
+    let is_armed = || open_folder(CWD, git).map_or(true, |folder| !armed(git, &folder, &roots).is_empty());
+    runs() || !was_one && is_armed()
 }
 
 /// Whether a work tree lies in the folder that the repository is in, as that of a submodule does. Elsewhere git would
@@ -183,7 +248,8 @@ mod tests {
             "",
             "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n",
             "# x\n[remote \"origin\"]\n\turl = https://x/y\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n",
-            "[branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n[user]\n\tname = A\n",
+            "[branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n[user]\n\tname = A\n\
+             [remote \"origin\"]\n\turl = https://x/y\n",
             "[Core]\n\tIgnoreCase = true\n",
             "[remote \"o\"]\n\turl = git@host:x/y.git\n\tpushurl = ssh://host/x\n",
             "[branch \"b\"]\n\tremote = .\n",
@@ -216,6 +282,55 @@ mod tests {
         ] {
             assert!(!are_harmless(settings, Path::new("/none/.git"), &[]), "{settings}");
         }
+    }
+
+    #[test]
+    fn a_remote_is_judged_as_git_resolves_it() {
+        // Git goes from `x` to `x.git` and from `~` to the home folder, and hooks ran where only another place was judged.
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let folders = [
+            "clone/.git",
+            "clone/~/y",
+            "clone/host",
+            "clone/x",
+            "bare",
+            "x",
+            "y/.git",
+            "node_modules/e.git",
+            "a:/b",
+        ];
+        folders.iter().for_each(|name| fs::create_dir_all(root.join(name)).unwrap());
+        std::os::unix::fs::symlink("node_modules/e.git", root.join("x.git")).unwrap();
+        std::os::unix::fs::symlink("../../node_modules/e.git", root.join("y/.git/.git")).unwrap();
+        fs::create_dir(root.join("w")).unwrap();
+        fs::write(root.join("w/.git"), "gitdir: ../node_modules/e.git\n").unwrap();
+        let judge = |settings: &str| are_harmless(settings, &root.join("clone/.git"), &[&root]);
+        let at = |name: &str| root.join(name).display().to_string();
+        let url = |url: &str| judge(&format!("[remote \"o\"]\n\turl = {url}\n"));
+        for harmless in ["https://x/y", "ssh://x/y", "git@x:y", "x:y", "git://x/y"] {
+            assert!(url(harmless), "{harmless}");
+        }
+        for harmless in [at("bare"), at("bare/"), format!("file://{}", at("bare")), at("clone")] {
+            assert!(url(&harmless), "{harmless}");
+        }
+        let link = root.join("clone/.git/worktrees");
+        assert!(url("../bare") && !url("../x"));
+        assert!(!judge("[remote \"o\"]\n\turl = ../bare\n[core]\n\tworktree = ../x\n"));
+        fs::create_dir(link).unwrap();
+        for armed in
+            ["../bare", "../x", "~/y", "~", "../a:/b", "../a://b", "file://host", "odd://x/y", "", "../none"]
+        {
+            assert!(!url(armed), "{armed}");
+        }
+        for armed in [at("x"), at("x//"), at("y"), at("y/.git"), at("w"), format!("file://{}/%78", at(""))] {
+            assert!(!url(&armed), "{armed}");
+        }
+        // A word is a place if it is the name of no remote.
+        assert!(!judge("[branch \"b\"]\n\tremote = odd\n"));
+        assert!(!judge("[branch \"b\"]\n\tpushRemote = x\n[remote \"x\"]\n\tfetch = y\n"));
+        assert!(judge("[branch \"b\"]\n\tpushRemote = x\n[remote \"x\"]\n\turl = https://x\n"));
+        assert!(!judge("[remote]\n\tpushDefault = ~\n"));
     }
 
     #[test]

@@ -13,11 +13,11 @@ use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid
 
 use super::aftermath::{copies, loose};
 use super::leads::leads_of_missing;
-use super::made_file::MadeFiles;
+use super::made_file::MadeRecord;
 use super::policy::SandboxPolicy;
 use super::rebase::StoppedWorks;
 use super::settled::{SettledPlaces, SurveyedProjects};
-use super::survey::survey;
+use super::survey::{coarse_time, survey};
 use super::tool_link::ways_to_tools;
 use super::watched::{mounted_git, watched};
 use crate::protected::IN_GIT;
@@ -39,18 +39,13 @@ pub(in crate::process) struct ProgramEntry {
     pub(super) settled: SettledPlaces,
     stopped: StoppedWorks,
     /// What tools have made there since it was entered.
-    made: Mutex<MadeFiles>,
+    made: MadeRecord,
 }
 
 impl ProgramEntry {
     /// Notes that its supervisor has said that all is done.
     pub(in crate::process) fn end(&self) {
         self.over.store(true, Ordering::Release);
-    }
-
-    /// What tools have made where it can make something.
-    pub(in crate::process) fn made(&self) -> MadeFiles {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn is_over(&self) -> bool {
@@ -116,6 +111,7 @@ impl Drop for ProjectLook {
 pub(in crate::process) fn enter(
     policy: &SandboxPolicy,
     supervisor: Pid,
+    made: MadeRecord,
 ) -> io::Result<(SurveyedProjects, Arc<ProgramEntry>)> {
     let supervisor = pidfd_open(supervisor, PidfdFlags::empty())?;
     let look = ProjectLook::begin();
@@ -134,7 +130,7 @@ pub(in crate::process) fn enter(
         watched: projects.watched.clone(),
         settled: projects.settled.clone(),
         stopped: projects.stopped.clone(),
-        made: Mutex::default(),
+        made,
     };
     let entry = Arc::new(entry);
     running.entries.push(Arc::clone(&entry));
@@ -149,7 +145,7 @@ pub(crate) fn note_made(path: &Path, written: &[u8]) {
     };
     let near: Vec<Arc<ProgramEntry>> = running().entries.iter().filter(is_near).cloned().collect();
     for entry in near {
-        entry.made.lock().unwrap_or_else(PoisonError::into_inner).add(path, written);
+        entry.made.add(path, written);
     }
 }
 
@@ -158,6 +154,8 @@ pub(super) fn look_at(
     policy: &SandboxPolicy,
     others: impl FnOnce() -> Vec<Arc<ProgramEntry>>,
 ) -> io::Result<SurveyedProjects> {
+    // What changes from here on is looked at in the end.
+    let since = coarse_time();
     let mut surveys = survey(policy)?;
     for survey in &mut surveys {
         survey.loose = loose(survey);
@@ -187,19 +185,20 @@ pub(super) fn look_at(
         // They can be changed, and are judged by what they hold.
         survey.copies.iter().for_each(|copy| settled.remove(copy));
     }
-    Ok(SurveyedProjects { surveys, settled, watched, stopped })
+    Ok(SurveyedProjects { surveys, since, settled, watched, stopped })
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::{Read as _, Write as _};
     use std::process::{Child, Command, Stdio};
 
     use rustix::fs::lstat;
     use tempfile::TempDir;
 
     use super::super::aftermath::changed;
-    use super::super::survey::coarse_time;
+    use super::super::made_file::MadeFiles;
     use super::*;
 
     /// A process that does nothing, in the place of a supervisor.
@@ -211,7 +210,7 @@ mod tests {
         }
 
         fn enter(&self, policy: &SandboxPolicy) -> Arc<ProgramEntry> {
-            enter(policy, Pid::from_child(&self.0)).unwrap().1
+            enter(policy, Pid::from_child(&self.0), MadeRecord::new().unwrap()).unwrap().1
         }
     }
 
@@ -303,6 +302,33 @@ mod tests {
         };
         assert_eq!(settled(Vec::new()), [true; 3]);
         assert_eq!(settled(vec![entry]), [false; 3]);
+    }
+
+    #[test]
+    fn what_changes_in_memory_is_not_what_a_tool_made() {
+        // Who had mapped the file while it was made wrote into it later, which shows in no time of a change.
+        let (_folder, base, policy) = project();
+        let supervisor = IdleSupervisor::start();
+        let entry = supervisor.enter(&policy);
+        let name = base.join("project/AGENTS.md");
+        write(&name, "mine\n");
+        let script = "import mmap, sys\n\
+                      file = open(sys.argv[1], 'r+b'); held = mmap.mmap(file.fileno(), 0)\n\
+                      held[0:4] = b'mine'; print(); sys.stdout.flush(); input(); held[0:4] = b'evil'\n";
+        let mut program = Command::new("python3");
+        let program = program.args(["-c", script]).arg(&name).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut program = program.spawn().unwrap();
+        program.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        while coarse_time() <= changed(&lstat(&name).unwrap()) {
+            std::thread::yield_now();
+        }
+        note_made(&name, b"mine\n");
+        assert!(MadeFiles::read(entry.made.share().unwrap()).are_all_at(&name));
+        let before = changed(&lstat(&name).unwrap());
+        program.stdin.take().unwrap().write_all(b"\n").unwrap();
+        assert!(program.wait().unwrap().success());
+        assert_eq!(changed(&lstat(&name).unwrap()), before, "nothing shows");
+        assert!(!MadeFiles::read(entry.made.share().unwrap()).are_all_at(&name));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! what is protected in it: what is mounted on can be neither moved away nor replaced, and with its folder the file would
 //! go.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,12 +14,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 
-use super::fault::{SandboxFault, during};
+use super::fault::{MOVED, SandboxFault, during};
 use super::guard::Guard;
 use super::policy::SandboxPolicy;
 use super::repository::git_folders;
+use super::settled::{SettledPlaces, SurveyedProjects};
 use super::spares::Spares;
-use super::stage::{Stage, attach, copy_at, look, look_at_name, target};
+use super::stage::{Stage, attach, copy_at, identity, look, look_at_name, target};
 use super::survey::ProjectSurvey;
 use crate::protected::IN_GIT;
 
@@ -74,10 +75,12 @@ pub(super) fn protect(
     stage: &Stage,
     mut spares: Spares<'_>,
     policy: &SandboxPolicy,
-    surveys: &[ProjectSurvey],
+    projects: &SurveyedProjects,
     protected: &[(PathBuf, PathBuf)],
-    writable: &[PathBuf],
-) -> rustix::io::Result<Vec<Guard>> {
+    writable: &WritablePlaces,
+) -> Result<Vec<Guard>, SandboxFault> {
+    let SurveyedProjects { surveys, settled, .. } = projects;
+    let seen = SeenFolders { folders: folders_of(surveys, protected), settled };
     // Before anything is read-only: a copy made afterwards would be too.
     let excepted = surveys.iter().flat_map(|survey| &survey.excepted).filter_map(|path| {
         let tree = copy_at(stage.find(path).ok()?).ok()?;
@@ -91,17 +94,73 @@ pub(super) fn protect(
     for (base, path) in protected {
         // Before what is protected in there, which would be covered.
         while let Some((inner, tree)) = excepted.next_if(|(inner, _)| *inner < path) {
-            attach(&tree, stage.find(inner)?)?;
+            stage.find(inner).and_then(|place| attach(&tree, place)).map_err(during(inner.display()))?;
         }
-        if writable.iter().any(|outer| path.starts_with(outer) && path != outer) {
-            guards.extend(protect_one(stage, &mut spares, policy, base, path)?);
+        if writable.are_around(path) {
+            let seen = writable.show(path).then_some(&seen);
+            let one = protect_one(stage, &mut spares, policy, seen, (base, path));
+            guards.extend(one.map_err(during(path.display()))?);
         }
     }
     guards.dedup();
     for (path, tree) in excepted {
-        attach(&tree, stage.find(path)?)?;
+        stage.find(path).and_then(|place| attach(&tree, place)).map_err(during(path.display()))?;
     }
     Ok(guards)
+}
+
+/// What can be changed in the new root.
+#[derive(Debug)]
+pub(super) struct WritablePlaces {
+    /// Everything that was put there, and whether that can be changed.
+    pub(super) places: BTreeMap<PathBuf, bool>,
+    /// What can be changed.
+    pub(super) writable: Vec<PathBuf>,
+}
+
+impl WritablePlaces {
+    /// Whether a path lies in one of them.
+    fn are_around(&self, path: &Path) -> bool {
+        self.writable.iter().any(|outer| path.starts_with(outer) && path != outer)
+    }
+
+    /// The same, and nothing else covers it there.
+    fn show(&self, path: &Path) -> bool {
+        path.ancestors().skip(1).find_map(|above| self.places.get(above)).copied().unwrap_or_default()
+    }
+}
+
+/// What was there when the projects were looked at. What it does not fit any more could not be protected: a folder that is
+/// away for a moment comes back with all that is in it.
+struct SeenFolders<'a> {
+    /// The folders with something protected in them, by their numbers.
+    folders: HashMap<PathBuf, u64>,
+    settled: &'a SettledPlaces,
+}
+
+impl SeenFolders<'_> {
+    /// Whether a folder is another one by now, or nothing is at its path.
+    fn is_moved(&self, folder: &Path, now: Option<u64>) -> bool {
+        self.folders.get(folder).is_some_and(|then| now != Some(*then))
+    }
+
+    /// Whether something is missing that was there.
+    fn is_gone(&self, path: &Path) -> bool {
+        let above = path.parent().and_then(|above| self.folders.get(above));
+        above.is_some_and(|above| self.settled.was_in(path, *above))
+    }
+}
+
+/// The folders that something protected lies in, as they were.
+fn folders_of(surveys: &[ProjectSurvey], protected: &[(PathBuf, PathBuf)]) -> HashMap<PathBuf, u64> {
+    let bases: HashSet<&Path> = protected.iter().map(|(base, _)| base.as_path()).collect();
+    let each = surveys.iter().flat_map(|survey| {
+        let inside = bases.iter().filter_map(|base| base.strip_prefix(&survey.root).ok());
+        let inside: HashSet<&Path> = inside.collect();
+        let found = survey.folders.iter().filter(move |folder| inside.contains(folder.path.as_path()));
+        found.map(|folder| (survey.root.join(&folder.path), folder.inode))
+    });
+    each.collect()
 }
 
 /// Protects one name below something writable.
@@ -109,21 +168,28 @@ fn protect_one(
     stage: &Stage,
     spares: &mut Spares<'_>,
     policy: &SandboxPolicy,
-    base: &Path,
-    path: &Path,
+    seen: Option<&SeenFolders<'_>>,
+    (base, path): (&Path, &Path),
 ) -> rustix::io::Result<Vec<Guard>> {
     let permitted = policy.permitted_in(path);
     let mut at = base.to_owned();
-    let mut folder = match stage.find(base) {
-        // It is gone since it was seen, or is not shown.
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Vec::new()),
-        other => other?,
+    let found = match stage.find(base) {
+        // It is not shown, or was not there.
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => None,
+        other => Some(other?),
     };
+    let now = found.as_ref().map(identity).transpose()?.map(|(_, inode)| inode);
+    if seen.is_some_and(|seen| seen.is_moved(base, now)) {
+        return Err(MOVED);
+    }
+    let Some(mut folder) = found else { return Ok(Vec::new()) };
+    let is_gone = || seen.is_some_and(|seen| seen.is_gone(path));
     for name in path.strip_prefix(base).unwrap_or(path) {
         let name = Path::new(name);
         at.push(name);
         let is_last = at == path;
         let found = match look_at_name(&folder, name) {
+            Err(Errno::NOENT) if is_gone() => return Err(MOVED),
             // What is in a folder that is not there yet belongs to whoever makes the folder.
             Err(Errno::NOENT) if !is_last => return Ok(Vec::new()),
             Err(Errno::NOENT) if permitted.is_empty() => return Ok(vec![Guard::of_absent(at)]),

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use super::git_settings::NamedPlaces;
 use super::put_aside_name::is_put_aside;
 use crate::project::{Repository, first_line, repository};
 
@@ -16,17 +17,23 @@ const MOST_LOOKED_AT: usize = 4096;
 /// Where the folders of git's of worktrees and submodules are, in that of the repository.
 pub(super) const INNER: [&str; 2] = ["modules", "worktrees"];
 
-/// The repository that a project is a worktree of, if it lies elsewhere: its folder of git's.
+/// The repository that a project is a worktree of, or whose folder of git's belongs to the project alone, as that of a
+/// submodule does, if it lies elsewhere: its folder of git's.
 ///
 /// What a project says about that counts only if the repository says the same. Any file can name any folder, and what
 /// is named here can be changed by commands.
-pub(super) fn repository_elsewhere(project: &Path) -> Option<PathBuf> {
+pub(crate) fn repository_elsewhere(project: &Path) -> Option<PathBuf> {
     let Repository { root, git, .. } = repository(project)?;
     let git = fs::canonicalize(git).ok()?;
     if root != project || git.starts_with(project) {
         return None;
     }
-    let back = git.join(first_line(&git.join("gitdir"))?.trim());
+    let Some(back) = first_line(&git.join("gitdir")) else {
+        let tree = NamedPlaces::of(&git.join("config"), None).ok()?.work_tree?;
+        let belongs = fs::canonicalize(git.join(tree)).ok()? == fs::canonicalize(project).ok()?;
+        return belongs.then_some(git);
+    };
+    let back = git.join(back.trim());
     let (worktrees, entry) = (git.parent()?, fs::canonicalize(project.join(".git")).ok()?);
     let belongs = worktrees.ends_with("worktrees") && fs::canonicalize(back).ok()? == entry;
     belongs.then(|| worktrees.parent().map(Path::to_owned)).flatten()
@@ -98,6 +105,30 @@ mod tests {
         assert_eq!(repository_elsewhere(&base.join("evil")), None);
         write("evil/.git", &format!("gitdir: {}\n", main.display()));
         assert_eq!(repository_elsewhere(&base.join("evil")), None);
+    }
+
+    #[test]
+    fn a_submodule_belongs_to_the_folder_that_names_it() {
+        // Git was dead in one that was opened by itself.
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        let write = |name: &str, text: &str| {
+            fs::create_dir_all(base.join(name).parent().unwrap()).unwrap();
+            fs::write(base.join(name), text).unwrap();
+        };
+        let git = base.join("top/.git/modules/lib");
+        write("top/.git/modules/lib/HEAD", "ref: refs/heads/main\n");
+        write("top/.git/modules/lib/config", "[core]\n\tworktree = ../../../lib\n");
+        write("top/lib/.git", "gitdir: ../.git/modules/lib\n");
+        assert_eq!(repository_elsewhere(&base.join("top/lib")), Some(git.clone()));
+        write("evil/.git", &format!("gitdir: {}\n", git.display()));
+        assert_eq!(repository_elsewhere(&base.join("evil")), None);
+        write("apart/HEAD", "ref: refs/heads/main\n");
+        write("apart/config", "[core]\n\tbare = false\n");
+        write("tree/.git", &format!("gitdir: {}\n", base.join("apart").display()));
+        assert_eq!(repository_elsewhere(&base.join("tree")), None, "it says nothing of the folder");
+        write("apart/config", &format!("[core]\n\tworktree = {}\n", base.join("tree").display()));
+        assert_eq!(repository_elsewhere(&base.join("tree")), Some(base.join("apart")));
     }
 
     #[test]

@@ -171,6 +171,17 @@ pub(crate) fn hide_secrets(policy: &mut SandboxPolicy, home: &Path) {
     }
 }
 
+/// All places with secrets below a home folder, and what they lead to, whether they are there or not.
+pub(super) fn home_secrets(home: &Path) -> impl Iterator<Item = PathBuf> {
+    HOME_SECRETS.into_iter().flat_map(move |name| {
+        let mut paths = found(home, name);
+        if paths.is_empty() && !name.ends_with('*') {
+            paths.push(home.join(name));
+        }
+        paths.into_iter().flat_map(move |path| with_targets(path, home))
+    })
+}
+
 /// A place with secrets, and the places that it leads to: what lies there is the same. What is nearer to it comes first.
 fn with_targets(path: PathBuf, home: &Path) -> Vec<PathBuf> {
     let real = fs::canonicalize(&path).ok().filter(|real| *real != path);

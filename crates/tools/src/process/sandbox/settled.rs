@@ -16,13 +16,15 @@ use serde::{Deserialize, Serialize};
 
 use super::exact_path;
 use super::rebase::StoppedWorks;
-use super::survey::ProjectSurvey;
+use super::survey::{Changed, ProjectSurvey};
 
 /// What a program is started with.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::process) struct SurveyedProjects {
     /// Its projects as they are.
     pub(in crate::process) surveys: Vec<ProjectSurvey>,
+    /// When the look at them began.
+    pub(super) since: Changed,
     /// What of all that is watched is settled.
     pub(super) settled: SettledPlaces,
     /// Places that are watched besides the names and folders of git's in the projects: what is hidden, for example. They
@@ -105,6 +107,11 @@ impl SettledPlaces {
                 |now: PlaceMark| now.above == mark.above && (mark.link.is_none() || now.link == mark.link);
             PlaceMark::of(path).is_some_and(is_same)
         })
+    }
+
+    /// Whether something other than a link was there when it was looked at, in a folder with this number.
+    pub(super) fn was_in(&self, path: &Path, above: u64) -> bool {
+        self.0.get(path).is_some_and(|mark| mark.link.is_none() && mark.above == above)
     }
 
     /// Whether there is a link among them that leads to a target.

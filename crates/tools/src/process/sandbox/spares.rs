@@ -9,11 +9,10 @@ use std::ops::Bound;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::io::{Errno, Result};
 
 use super::kernel::make_read_only;
-use super::stage::{attach, copy, copy_at, look, mount_number};
+use super::stage::{attach, copy_at, identity, look, mount_number};
 
 /// The second copies, and where in the new root the same can be found.
 #[derive(Debug)]
@@ -32,18 +31,20 @@ pub(super) struct Spares<'a> {
 impl<'a> Spares<'a> {
     /// Copies of some writable places, of which each has the number of its mount in the new root, before that covers
     /// anything.
-    pub(super) fn of(writable: Vec<(&PathBuf, u64)>, places: &'a BTreeSet<PathBuf>) -> Result<Self> {
+    pub(super) fn of(
+        writable: Vec<(&PathBuf, &OwnedFd, u64)>,
+        places: &'a BTreeSet<PathBuf>,
+    ) -> Result<Self> {
         let (copies, alike, closed, mounted) = Default::default();
         let mut spares = Self { copies, alike, closed, mounted, places };
         let mut originals = Vec::new();
-        for (path, number) in writable {
-            let original = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-            originals.push((original, copy(path)?, path.clone()));
+        for (path, original, number) in writable {
+            originals.push((original, copy_at(original)?, path.clone()));
             spares.alike.insert(number, path.clone());
         }
         // The system copies only what is mounted somewhere. One of them may lie in another.
         for (original, same, path) in originals {
-            attach(&same, &original)?;
+            attach(&same, original)?;
             spares.copies.insert(path, same);
         }
         Ok(spares)
@@ -95,8 +96,4 @@ impl<'a> Spares<'a> {
         is_in(self.mounted.range::<Path, _>(below).next())
             || is_in(self.places.range::<Path, _>((Bound::Included(path), Bound::Unbounded)).next())
     }
-}
-
-fn identity(of: &OwnedFd) -> Result<(u64, u64)> {
-    fstat(of).map(|stat| (stat.st_dev, stat.st_ino))
 }

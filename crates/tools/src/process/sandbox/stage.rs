@@ -8,7 +8,8 @@ use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::path::{Component, Path};
 
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, chmod, mkdirat, openat, openat2, statx, symlinkat,
+    AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, chmod, fstat, mkdirat, openat, openat2, statx,
+    symlinkat,
 };
 use rustix::io::{Errno, Result};
 use rustix::mount::{
@@ -114,6 +115,11 @@ impl Stage {
         Ok(())
     }
 
+    /// Whether a place lies in something that was put into the root, and is not one that was made for it.
+    pub(super) fn is_foreign(&self, place: &OwnedFd) -> Result<bool> {
+        Ok(!self.own.contains(&mount_number(place)?))
+    }
+
     /// Whether something may be made in a folder.
     fn claim(&self, folder: &OwnedFd) -> Result<()> {
         if self.own.contains(&mount_number(folder)?) { Ok(()) } else { Err(Errno::NOENT) }
@@ -142,6 +148,17 @@ pub(super) fn new_mount(kind: &str, options: &[(&str, &str)]) -> Result<OwnedFd>
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
     let attributes = if kind == "devpts" { MountAttrFlags::MOUNT_ATTR_NOSUID } else { attributes };
     fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+}
+
+/// What is at a path, which is no link, nor is anything on the way. Whatever takes its place later, this stays what it is.
+pub(super) fn hold(path: &Path) -> Result<OwnedFd> {
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
+}
+
+/// By what the file system knows something open.
+pub(super) fn identity(of: &OwnedFd) -> Result<(u64, u64)> {
+    fstat(of).map(|stat| (stat.st_dev, stat.st_ino))
 }
 
 /// A copy of the mount at a path, and of all that lie below it.
@@ -177,4 +194,29 @@ pub(super) fn target(link: &OwnedFd) -> Result<std::path::PathBuf> {
     use std::os::unix::ffi::OsStringExt as _;
     let target = rustix::fs::readlinkat(link, "", Vec::new())?;
     Ok(std::ffi::OsString::from_vec(target.into_bytes()).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_is_held_was_reached_without_a_link_and_stays_what_it_was() {
+        // A place was looked at first and opened later: a link that was there by then led to what is hidden.
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().canonicalize().unwrap().join(name);
+        fs::create_dir_all(path("cache/inner")).unwrap();
+        fs::create_dir_all(path("secret/inner")).unwrap();
+        let held = hold(&path("cache")).unwrap();
+        let known = identity(&held).unwrap();
+        fs::rename(path("cache"), path("away")).unwrap();
+        symlink("secret", path("cache")).unwrap();
+        assert_eq!(hold(&path("cache")).map(drop), Err(Errno::LOOP));
+        assert_eq!(hold(&path("cache/inner")).map(drop), Err(Errno::LOOP));
+        assert_eq!(identity(&held), Ok(known));
+        assert_eq!(identity(&hold(&path("away")).unwrap()), Ok(known));
+    }
 }

@@ -6,14 +6,16 @@
 //! protected. A program cannot take it there, because what it makes is counted in the end.
 
 use std::collections::{BTreeSet, HashSet};
-use std::ffi::OsStr;
-use std::fs;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
 use std::io;
 use std::mem;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, open, statat};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
@@ -157,7 +159,8 @@ pub(in crate::process) fn survey(policy: &SandboxPolicy) -> io::Result<Vec<Proje
 /// What there is of a project at its root alone: one that is too large to be looked through.
 pub(super) fn survey_root(root: &Path, home: &ProtectedHome) -> ProjectSurvey {
     let home = home.in_project(root);
-    let FolderFindings { names, git, links, protected_links, .. } = read(root, Path::new(""), &home).findings;
+    let FolderFindings { names, git, links, protected_links, .. } =
+        read(open_here(root).as_ref(), root, Path::new(""), &home).findings;
     ProjectSurvey {
         root: root.to_owned(),
         names,
@@ -225,14 +228,19 @@ impl KnownProject {
                 Err(error) if below.as_os_str().is_empty() => return Err(error),
                 _ => continue,
             };
-            let changed = (meta.ctime(), meta.ctime_nsec());
-            if !walk.recall(changed, meta.ino()) {
+            let mut inode = meta.ino();
+            if !walk.recall((meta.ctime(), meta.ctime_nsec()), inode) {
+                // Another folder may have its place by now: what is read and by what it is known must be one.
+                let folder = open_here(&path);
+                let meta = folder.as_ref().and_then(|folder| folder.metadata().ok()).unwrap_or(meta);
                 let content = match kind {
-                    FolderKind::Ordinary => read(&path, &below, &self.home),
-                    FolderKind::Protected => read_protected(&path, &below),
+                    FolderKind::Ordinary => read(folder.as_ref(), &path, &below, &self.home),
+                    FolderKind::Protected => read_protected(folder.as_ref(), &path, &below),
                 };
+                inode = meta.ino();
                 // A change in the same tick of the clock would not show.
-                walk.learn((changed < now).then_some(changed), meta.ino(), content);
+                let changed = (meta.ctime(), meta.ctime_nsec());
+                walk.learn((changed < now).then_some(changed), inode, content);
             }
             if let Some(found) = walk.findings() {
                 survey.names.extend_from_slice(&found.names);
@@ -244,7 +252,7 @@ impl KnownProject {
             }
             match kind {
                 FolderKind::Ordinary => {
-                    survey.folders.push(SurveyedFolder { path: below, inode: meta.ino() });
+                    survey.folders.push(SurveyedFolder { path: below, inode });
                 }
                 FolderKind::Protected => protected += 1,
             }
@@ -256,16 +264,38 @@ impl KnownProject {
     }
 }
 
+/// A folder, if it can be read and is no link.
+fn open_here(path: &Path) -> Option<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    open(path, flags, Mode::empty()).ok().map(File::from)
+}
+
+/// What is in an open folder: names, each with what it is.
+fn entries(folder: Option<&File>) -> impl Iterator<Item = (OsString, FileType)> {
+    let listed = folder.and_then(|folder| Some((folder, Dir::read_from(folder).ok()?)));
+    listed.into_iter().flat_map(|(folder, entries)| {
+        entries.flatten().filter_map(move |entry| {
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            let kind = match entry.file_type() {
+                FileType::Unknown => {
+                    FileType::from_raw_mode(statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?.st_mode)
+                }
+                kind => kind,
+            };
+            (name != "." && name != "..").then(|| (name.to_owned(), kind))
+        })
+    })
+}
+
 /// What is in a folder. One that cannot be read is looked into when a program has changed it.
-fn read(path: &Path, below: &Path, home: &ProtectedHome) -> FolderContent {
+fn read(folder: Option<&File>, path: &Path, below: &Path, home: &ProtectedHome) -> FolderContent {
+    let above = path;
     let mut content = FolderContent::default();
     let found = &mut content.findings;
     let mut signs = GitSigns::default();
-    let Ok(entries) = fs::read_dir(path) else { return content };
-    for entry in entries.flatten() {
-        let (name, Ok(kind)) = (entry.file_name(), entry.file_type()) else { continue };
+    for (name, kind) in entries(folder) {
         signs.see(&name);
-        let (path, below) = (entry.path(), below.join(&name));
+        let (path, below) = (above.join(&name), below.join(&name));
         let place = PlaceKind::of(&path, &below, kind.is_dir(), home);
         if kind.is_symlink() {
             found.links.push(path.clone());
@@ -300,17 +330,15 @@ fn read(path: &Path, below: &Path, home: &ProtectedHome) -> FolderContent {
 }
 
 /// What is in a folder that is protected: its links lead elsewhere.
-fn read_protected(path: &Path, below: &Path) -> FolderContent {
+fn read_protected(folder: Option<&File>, path: &Path, below: &Path) -> FolderContent {
     let mut content = FolderContent::default();
-    let Ok(entries) = fs::read_dir(path) else { return content };
-    for entry in entries.flatten() {
-        let (name, Ok(kind)) = (entry.file_name(), entry.file_type()) else { continue };
+    for (name, kind) in entries(folder) {
         if kind.is_symlink() {
-            content.findings.protected_links.push(entry.path());
+            content.findings.protected_links.push(path.join(&name));
         } else if kind.is_dir() && !is_plans(&below.join(&name)) {
             content.folders.push((name.into(), FolderKind::Protected));
         } else if kind.is_file() {
-            content.findings.protected_files.push(entry.path());
+            content.findings.protected_files.push(path.join(&name));
         }
     }
     content
@@ -368,6 +396,15 @@ pub(super) struct GitSigns {
 }
 
 impl GitSigns {
+    /// Those that are in a folder.
+    pub(super) fn of(folder: &Path) -> Self {
+        let mut signs = Self::default();
+        let there = |name: &&str| fs::symlink_metadata(folder.join(name)).is_ok();
+        let names = ["HEAD", "objects", "refs", "commondir"].into_iter().filter(there);
+        names.for_each(|name| signs.see(OsStr::new(name)));
+        signs
+    }
+
     pub(super) fn see(&mut self, name: &OsStr) {
         self.head |= name == "HEAD";
         self.objects |= name == "objects";

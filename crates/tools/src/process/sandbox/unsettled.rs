@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::new_repository::{ARMING, would_arm};
 use super::overlap::{ProgramEntry, ProjectLook};
 use super::survey::PlaceKind;
 use crate::protected::{IN_GIT, plans_in};
@@ -48,12 +49,14 @@ impl UnsettledPlaces {
         self.programs.is_empty()
     }
 
-    /// Whether a file of the project is at one of them. `is_git` says whether a folder of the project is one of git's.
-    pub(crate) fn has(&self, below: &Path, is_git: impl Fn(&Path) -> bool) -> bool {
+    /// Whether a file of the project is at one of them.
+    pub(crate) fn has(&self, below: &Path) -> bool {
         let in_git = below.ancestors().skip(1).find_map(|folder| {
             let inner = below.strip_prefix(folder).ok()?;
             let name = IN_GIT.into_iter().find(|name| inner.starts_with(name))?;
-            is_git(folder).then(|| self.root.join(folder).join(name))
+            // Not by what is recorded: that may be ignored.
+            let git = self.root.join(folder);
+            fs::symlink_metadata(git.join("HEAD")).is_ok().then(|| git.join(name))
         });
         let path = self.root.join(below);
         self.programs.iter().any(|program| {
@@ -68,6 +71,21 @@ impl UnsettledPlaces {
             reached && places.any(|place| !program.settled.has(&place))
         })
     }
+}
+
+/// Whether a file, or a link, of a project would make git run something if it were put there.
+pub(crate) fn would_run(project: &Path, below: &Path, file: Option<&[u8]>) -> bool {
+    let Ok(root) = fs::canonicalize(project) else { return true };
+    let mut around = below.ancestors().skip(1);
+    around.any(|folder| {
+        let inner = below.strip_prefix(folder).unwrap_or(below);
+        would_arm(&root, &root.join(folder), inner, file)
+    })
+}
+
+/// Whether a path has a name in it by which git runs something. What is put back there is put back last.
+pub(crate) fn may_run(below: &Path) -> bool {
+    below.iter().any(|name| ARMING.iter().any(|known| name == *known))
 }
 
 /// The first thing on the way to a file that is protected with all that is in it.

@@ -19,12 +19,10 @@ use rustix::stdio::{dup2_stderr, dup2_stdout, stdin};
 use tokio::net::UnixStream;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
 use super::super::announcement::announce;
-use super::super::control::{
-    ControlSocket, RunOrder, SupervisorOrder, SupervisorReport, take_input, take_order,
-};
+use super::super::control::{ControlSocket, RunOrder, SupervisorOrder, SupervisorReport, take, take_order};
 use super::super::process_tree::{ask, descendants, kill, kill_children};
 use super::super::sandbox::SandboxPolicy;
 use super::super::sandbox::aftermath::ProtectionWatch;
@@ -36,16 +34,13 @@ use super::super::sandbox::report::LostNames;
 /// How often children are killed and reaped in a row before all descendants are looked for again.
 const STRIKES: usize = 100;
 
-/// How long whoever started the program may take to say what tools have made meanwhile.
-const ANSWER: Duration = Duration::from_secs(2);
-
 /// Runs the program that standard input names and stays until all of it is gone.
 pub(super) fn run() -> io::Result<()> {
     // Before anything of the program runs. Where it cannot be had, the program runs all the same: this is not what keeps
     // it from deciding for the person.
     let _known = announce();
     let socket = StdUnixStream::from(stdin().try_clone_to_owned()?);
-    let input = take_input(&socket)?;
+    let (input, record) = (take(&socket)?, take(&socket)?);
     let Some((SupervisorOrder::Run(run), rest)) = take_order(&socket)? else { return Ok(()) };
     socket.set_nonblocking(true)?;
     set_child_subreaper(Some(getpid()))?;
@@ -62,7 +57,7 @@ pub(super) fn run() -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
     runtime.block_on(async {
         let control = ControlSocket::continued(UnixStream::from_std(socket)?, rest);
-        watch(control, &run, beginning, protection.as_ref()).await
+        watch(control, &run, beginning, protection.as_ref(), record).await
     })
 }
 
@@ -187,6 +182,7 @@ async fn watch(
     run: &RunOrder,
     beginning: Beginning,
     protection: Option<&ProtectionWatch<'_>>,
+    record: Option<OwnedFd>,
 ) -> io::Result<()> {
     // Before the program starts, so that no signal is missed.
     let mut children = signal(SignalKind::child())?;
@@ -286,8 +282,7 @@ async fn watch(
     let displaced = match protection {
         Some(protection) => {
             control.say(&SupervisorReport::Over).await.ok();
-            let made = if held { hear_made(&mut control).await } else { MadeFiles::default() };
-            protection.end(&program.guards, &made)
+            protection.end(&program.guards, &record.map(MadeFiles::read).unwrap_or_default())
         }
         None => Vec::new(),
     };
@@ -299,21 +294,6 @@ async fn watch(
         while wait(WaitOptions::empty()).is_ok() {}
     }
     told
-}
-
-/// What tools have made meanwhile, if somebody is left to say so.
-async fn hear_made(control: &mut ControlSocket) -> MadeFiles {
-    let answer = async {
-        loop {
-            match control.next().await {
-                Ok(Some(SupervisorOrder::Made(made))) => return made,
-                // An order to stop may come first.
-                Ok(Some(_)) => {}
-                Ok(None) | Err(_) => return MadeFiles::default(),
-            }
-        }
-    };
-    timeout(ANSWER, answer).await.unwrap_or_default()
 }
 
 /// Waits until the phase is over.

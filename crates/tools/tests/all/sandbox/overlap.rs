@@ -1,6 +1,7 @@
 //! Two commands at once: what one of them made is nothing old to the other.
 
 use std::fs;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use everturn_tools::process::sandbox::SandboxSettings;
 use everturn_tools::write::WriteTool;
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 use serde_json::json;
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -15,7 +17,7 @@ use super::depth::told;
 use super::excess::open_all;
 use super::{all, enclosed_by, require_whole};
 use crate::bash::{command, watch};
-use crate::harness::Project;
+use crate::harness::{Project, names as names_in};
 
 /// A command that waits in the middle. What it says about protected names in the end is the result.
 pub(super) struct PausedCommand {
@@ -395,4 +397,44 @@ async fn what_a_tool_puts_in_the_place_of_something_stays() {
     assert_eq!(one.end().await, [""; 0]);
     assert_eq!(other.end().await, [""; 0]);
     assert_eq!(names.map(|name| project.text(name)), ["mine\n"; 3]);
+}
+
+/// The processes that watch over what runs in a project.
+fn supervisors(project: &Project) -> Vec<OwnedFd> {
+    let mut found = Vec::new();
+    for task in fs::read_dir("/proc/self/task").unwrap() {
+        let children = fs::read_to_string(task.unwrap().path().join("children")).unwrap_or_default();
+        for child in children.split_ascii_whitespace() {
+            if fs::read_link(format!("/proc/{child}/cwd")).is_ok_and(|folder| folder == project.path("")) {
+                let child = Pid::from_raw(child.parse().unwrap()).unwrap();
+                found.push(pidfd_open(child, PidfdFlags::empty()).unwrap());
+            }
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn what_a_tool_made_with_permission_stays_where_nobody_is_left_to_be_asked() {
+    // It was renamed, without a word, when everything ended at once: a server in the background and who had started it.
+    require_whole();
+    let project = project();
+    let one = PausedCommand::start(&project, "one", "echo x > .envrc; mkdir .vscode", "").await;
+    let supervisors = supervisors(&project);
+    assert_eq!(supervisors.len(), 1);
+    write(&project, &["AGENTS.md", ".github/workflows/ci.yml", ".vscode/tasks.json"]).await;
+    fs::write(project.path(".vscode/other.json"), "x").unwrap();
+    one.running.abort();
+    one.running.await.unwrap_err();
+    for supervisor in supervisors {
+        // Somebody else may have taken note of its end.
+        let ended = spawn_blocking(move || {
+            waitid(WaitId::PidFd(supervisor.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).ok()
+        });
+        ended.await.unwrap();
+    }
+    let there = |name: &str| fs::symlink_metadata(project.path(name)).is_ok();
+    let names = ["AGENTS.md", ".github/workflows/ci.yml", ".envrc.untrusted", ".vscode.untrusted"];
+    assert_eq!(names.map(there), [true; 4], "{:?}", names_in(&project.path("")));
+    assert_eq!([".envrc", ".vscode", "AGENTS.md.untrusted"].map(there), [false; 3]);
 }

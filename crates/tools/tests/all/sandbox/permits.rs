@@ -111,6 +111,55 @@ async fn a_file_in_the_home_folder_is_permitted_without_the_secrets_beside_it() 
 }
 
 #[tokio::test]
+async fn what_is_hidden_is_opened_by_its_own_permission_alone() {
+    // Whoever was permitted a folder around it had it too.
+    let mut project = Project::new();
+    let home = project.scope.home.clone();
+    for name in [".ssh/id", ".ssh/other", "ours/token"] {
+        fs::create_dir_all(home.join(name).parent().unwrap()).unwrap();
+        fs::write(home.join(name), format!("told {name}\n")).unwrap();
+    }
+    let hidden = vec![home.join("ours")];
+    let tool = enclosed_by(SandboxSettings { parts: all(), hidden, ..SandboxSettings::default() });
+    for in_home in [false, true] {
+        if in_home {
+            let scope = std::sync::Arc::get_mut(&mut project.scope).unwrap();
+            (scope.directory, scope.worktree) = (home.clone(), home.clone());
+        }
+        for (name, other) in [(".ssh/id", "other"), ("ours/token", "none")] {
+            let path = home.join(name);
+            let line = format!("cat {0}; f=$(dirname {0}); cat $f/{other}", path.display());
+            let output = project.run(&tool, command(&line)).await.unwrap().output;
+            assert!(output.contains(&format!("told {name}")), "{in_home} {output}");
+            assert!(!output.contains("told .ssh/other"), "{in_home} {output}");
+            let needs = everturn_tools::Tool::needs(&tool, &command(&line), &project.scope).unwrap();
+            let without: Vec<Need> =
+                needs.into_iter().filter(|need| need.permission != "secret_file").collect();
+            let output = project.run_with(without, &tool, command(&line)).await.unwrap().output;
+            assert!(!output.contains("told"), "{in_home} {output}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_projects_own_hooks_are_opened_by_their_own_permission_alone() {
+    // Whoever was permitted a note in `.git` could write hooks.
+    let project = Project::new();
+    for name in [".git/HEAD", ".git/objects/x", ".git/refs/x", ".git/config", ".git/hooks/x"] {
+        project.file(name, "");
+    }
+    let tool = enclosed(all());
+    let line = command("echo x > .git/MSG; echo run > .git/hooks/pre-push; echo [core] > .git/config");
+    let needs = everturn_tools::Tool::needs(&tool, &line, &project.scope).unwrap();
+    let without: Vec<Need> = needs.into_iter().filter(|need| need.permission != "protected_file").collect();
+    project.run_with(without, &tool, line.clone()).await.unwrap();
+    project.run(&tool, command("cd .git; d=hooks; echo run > $d/pre-push")).await.unwrap();
+    assert!(!project.path(".git/hooks/pre-push").exists() && project.text(".git/config").is_empty());
+    project.run(&tool, line).await.unwrap();
+    assert_eq!(project.text(".git/hooks/pre-push") + &project.text(".git/config"), "run\n[core]\n");
+}
+
+#[tokio::test]
 async fn a_protected_file_can_be_changed_if_that_was_permitted() {
     let project = Project::new();
     project.file("AGENTS.md", "one\n");

@@ -67,6 +67,11 @@ async fn what_a_command_made_at_a_protected_name_is_not_put_back() {
             "mkdir -p bare/refs bare/objects; echo x > bare/HEAD; printf '[core]\\n\\tfsmonitor = x\\n' > bare/config",
             "bare/config",
         ),
+        (
+            "echo HEAD > .gitignore; mkdir -p bare/refs bare/objects; echo x > bare/HEAD; \
+             printf '[core]\\n\\tfsmonitor = x\\n' > bare/config",
+            "bare/config",
+        ),
     ] {
         check(&format!("echo x > ordinary; {make}"), &[refused], &["ordinary"]).await;
     }
@@ -116,4 +121,53 @@ async fn what_the_person_had_is_put_back_although_a_command_runs() {
     assert!(!project.path("CLAUDE.md").exists());
     assert_eq!(restore(&snapshots, &with_it).skipped, []);
     assert_eq!(project.text("CLAUDE.md"), "new");
+}
+
+#[tokio::test]
+async fn what_git_would_run_is_not_put_into_a_folder_that_is_one_of_its_on_the_disk() {
+    // What made it one was ignored, so no tree said so: an undo armed it, and `git status` above it ran a program.
+    let evil = "[core]\n\tfsmonitor = evil\n";
+    let plain = "[core]\n\tbare = true\n";
+    let check = |ignored: &str, before: &[(&str, &str)], now: &[(&str, &str)], refused: &[&str]| {
+        let project = Project::new();
+        let write = |files: &[(&str, &str)]| {
+            for (name, text) in files {
+                project.file(name, text);
+            }
+        };
+        write(&[(".gitignore", ignored), ("kept", "")]);
+        write(before);
+        let snapshots = open(&project);
+        let target = snapshots.capture().unwrap();
+        fs::remove_dir_all(project.path("sub.git")).unwrap();
+        write(now);
+        let report = restore(&snapshots, &target);
+        assert_eq!(unsettled(&project, &report), refused.iter().map(PathBuf::from).collect::<Vec<_>>());
+        assert_eq!(report.skipped.len(), refused.len(), "{report:?}");
+        for (name, text) in before.iter().filter(|(name, _)| !refused.contains(name)) {
+            assert_eq!(project.text(name), *text);
+        }
+        for name in refused {
+            assert!(
+                !fs::read_to_string(project.path(name)).is_ok_and(|text| text.contains("evil")),
+                "{name}"
+            );
+        }
+    };
+    let head = ("sub.git/HEAD", "ref: refs/heads/main\n");
+    let repository = [head, ("sub.git/objects/x", ""), ("sub.git/refs/x", "")];
+    let armed =
+        [("sub.git/config", evil), ("sub.git/hooks/pre-push", "evil"), ("sub.git/hooks/x.sample", "")];
+    let ignored = "sub.git/*\n!sub.git/config\n!sub.git/hooks\n";
+    let refused = ["sub.git/config", "sub.git/hooks/pre-push"];
+    check(ignored, &armed, &repository, &refused);
+    check(ignored, &armed, &[&repository[..], &[("sub.git/config", plain)]].concat(), &refused);
+    check("", &[&repository[..], &armed[..]].concat(), &[], &refused);
+    // The other way round: what makes it one.
+    check("sub.git/config\n", &repository, &[("sub.git/config", evil)], &["sub.git/refs/x"]);
+    let elsewhere = [head, ("sub.git/commondir", "../other\n")];
+    check("", &elsewhere, &[], &["sub.git/commondir"]);
+    // What runs nothing comes back.
+    check("", &[&repository[..], &[("sub.git/config", plain), armed[2]]].concat(), &[], &[]);
+    check("", &armed, &[], &[]);
 }

@@ -215,7 +215,8 @@ async fn names_that_are_not_there_cannot_be_made_for_good() {
         let path = project.path(name);
         format!("{0} was renamed to {0}.untrusted", path.display())
     });
-    let note = "commands must not make what runs programs or instructs agents. `write` asks for it.";
+    let note = "commands must not make what runs programs or instructs agents. With the tool `write` it can be made, if the \
+                person permits it.";
     assert_eq!(output.output, format!("done\n\n({}: {note})", renamed.join(", ")));
     let expected =
         [".git", ".idea", ".idea.untrusted", ".vscode.untrusted", "elsewhere", "opencode.json.untrusted"];

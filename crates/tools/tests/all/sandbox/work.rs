@@ -161,6 +161,31 @@ async fn a_worktree_of_a_repository_elsewhere_can_be_committed_to() {
 }
 
 #[tokio::test]
+async fn a_submodule_that_is_opened_by_itself_can_be_committed_to() {
+    // There was no repository in it.
+    require_whole();
+    let top = Project::new();
+    let line = "git init -q ../lib && cd ../lib && git config user.name A && git config user.email a@b && \
+                git commit -q --allow-empty -m one && cd ../project && git init -q && \
+                git -c protocol.file.allow=always submodule -q add ../lib lib && cd lib && \
+                git config user.name A && git config user.email a@b";
+    let made = top.run(&quick(), command(line)).await.unwrap();
+    assert_eq!(made.metadata["exit"], 0, "{}", made.output);
+    let mut inner = Project::new();
+    let folder = top.path("lib");
+    let scope = Arc::get_mut(&mut inner.scope).unwrap();
+    (scope.directory, scope.worktree) = (folder.clone(), folder);
+    let line = "echo a > a && git add a && git commit -qm two && git log -1 --format=%s";
+    assert_eq!(inner.run(&enclosed(all()), command(line)).await.unwrap().output, "two\n");
+    let before = top.text(".git/modules/lib/config");
+    let line = "g=$(git rev-parse --git-dir); echo x > $g/hooks/post-commit; git config x.y z; echo $?";
+    let output = inner.run_with(Vec::new(), &enclosed(all()), command(line)).await.unwrap();
+    assert!(!output.output.ends_with("\n0\n"), "{}", output.output);
+    assert!(!top.path(".git/modules/lib/hooks/post-commit").exists());
+    assert_eq!(top.text(".git/modules/lib/config"), before);
+}
+
+#[tokio::test]
 async fn a_network_of_its_own_has_itself() {
     require_whole();
     let project = Project::new();

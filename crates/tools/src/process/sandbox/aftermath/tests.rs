@@ -7,6 +7,7 @@ use tempfile::TempDir;
 use super::super::search::MOST_NAMES;
 use super::*;
 use crate::process::sandbox::overlap::look_at;
+use crate::process::sandbox::survey::coarse_time;
 
 /// A project with files, each younger than the one before.
 fn project(files: &[(&str, &str)]) -> (TempDir, PathBuf) {

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
-use everturn_engine::Config;
 use serde_json::Value;
 
-/// The setting, as a person writes it.
-pub(crate) const SETTING: &str = "trash";
+use super::Config;
 
 /// A time in words: hours, days or weeks.
-pub(crate) fn span(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// When it is none.
+pub fn span(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no time such as 12h, 30d or 8w");
     let unit = text.chars().last().ok_or_else(wrong)?;
     let hours: u64 = match unit {
@@ -25,11 +25,20 @@ pub(crate) fn span(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs(seconds))
 }
 
-/// How long the configuration wants the trash to be kept; none means for ever.
-pub(crate) fn trash_lifetime(config: &Config) -> Result<Option<Duration>> {
-    read(config.raw.get(SETTING)).map_err(|reason| {
-        anyhow!("`trash.keep` in the configuration must be \"forever\" or a time such as \"30d\": {reason}")
-    })
+impl Config {
+    /// How long the trash is kept; none means for ever, which also holds where it is not clear what was meant.
+    #[must_use]
+    pub fn trash_lifetime(&self) -> Option<Duration> {
+        read(self.raw.get("trash")).ok().flatten()
+    }
+}
+
+/// What is wrong with the setting.
+pub(super) fn mistake(setting: &Value) -> Option<String> {
+    let reason = read(Some(setting)).err()?;
+    Some(format!(
+        "`trash.keep` must be \"forever\" or a time such as \"30d\", and until it is, the trash is kept: {reason}"
+    ))
 }
 
 fn read(setting: Option<&Value>) -> Result<Option<Duration>, String> {
