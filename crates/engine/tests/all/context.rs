@@ -252,7 +252,7 @@ async fn skills_are_told_as_far_as_the_last_rule_allows() {
         let bench = Bench::configured(json!({"permission": {"skill": rules}})).await;
         for name in ["open", "secret"] {
             let text = format!("---\nname: {name}\ndescription: for {name}\n---\nThe text.\n");
-            bench.repo.write(&format!(".opencode/skill/{name}/SKILL.md"), text);
+            bench.repo.write(format!(".opencode/skill/{name}/SKILL.md"), text);
         }
         bench.say("SAY:one").await;
         let baseline = baseline(&bench).await;
