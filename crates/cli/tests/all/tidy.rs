@@ -1,5 +1,6 @@
 //! The order of the house, checked.
 //!
+//! - `behaviours`: the page of behaviours names tests that there are
 //! - `dependencies`: which crate may use which
 //! - `dialect`: the log, the engine and the store speak no dialect
 //! - `engine`: how long its files are, and how much its handle does
@@ -8,11 +9,13 @@
 //! - `layout`: the Layout lists name the modules that there are
 //! - `limits`: the table of limits says what the code says
 //! - `links`: links lead to what is there
+//! - `named_tests`: how pages name tests
 //! - `names`: one type name, one meaning
 //! - `output`: what is printed is printed in one place
 //! - `pages`: what the pages name exists
 //! - `style`: imports and derives look alike
 
+mod behaviours;
 mod dependencies;
 mod dialect;
 mod engine;
@@ -21,6 +24,7 @@ mod files;
 mod layout;
 mod limits;
 mod links;
+mod named_tests;
 mod names;
 mod output;
 mod pages;

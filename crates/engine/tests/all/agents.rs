@@ -168,3 +168,29 @@ async fn tools_of_a_prompt_are_switched_for_it_alone() {
     bench.say("SAY:two").await;
     assert!(names(&bench.model.prompts()[1]).len() > 5);
 }
+
+#[tokio::test]
+async fn the_agent_that_is_configured_answers_where_nobody_chose_one() {
+    let poet = json!({"poet": {"mode": "primary", "prompt": "Answer in verse."}});
+    let bench = Bench::configured(json!({"default_agent": "poet", "agent": poet})).await;
+    bench.say("SAY:one").await;
+    let sent = bench.model.prompts().pop().unwrap();
+    let system = sent["messages"][0]["content"].as_str().unwrap();
+    assert!(system.starts_with("Answer in verse."), "{system}");
+    assert_eq!(answers(&bench).await.pop().unwrap().agent.as_deref(), Some("poet"));
+}
+
+#[tokio::test]
+async fn the_model_that_was_chosen_last_answers_until_another_is_chosen() {
+    let models = json!({"one": {}, "two": {}});
+    let mut bench = Bench::at(|address| {
+        let options = json!({"baseURL": address, "apiKey": "none"});
+        let fake = json!({"npm": "@ai-sdk/openai-compatible", "options": options, "models": models});
+        json!({"provider": {"fake": fake}, "model": "fake/one"})
+    })
+    .await;
+    bench.say_to("fake", "two", "SAY:first").await;
+    bench.restart().await;
+    bench.say("SAY:second").await;
+    assert_eq!(bench.model.prompts().pop().unwrap()["model"], "two");
+}

@@ -245,3 +245,27 @@ async fn tool_output_is_kept_for_a_week() {
     // What the model saw of it is in the log and stays.
     assert!(bench.transcript().await.iter().any(|line| line.contains("output shortened: ")));
 }
+
+#[tokio::test]
+async fn skills_are_told_as_far_as_the_last_rule_allows() {
+    let check = async |rules: Value, expected: &[&str]| {
+        let bench = Bench::configured(json!({"permission": {"skill": rules}})).await;
+        for name in ["open", "secret"] {
+            let text = format!("---\nname: {name}\ndescription: for {name}\n---\nThe text.\n");
+            bench.repo.write(format!(".opencode/skill/{name}/SKILL.md"), text);
+        }
+        bench.say("SAY:one").await;
+        let baseline = baseline(&bench).await;
+        let is_told = |name: &&str| baseline.contains(&format!("- {name}: for {name}"));
+        assert_eq!(
+            ["open", "secret"].into_iter().filter(is_told).collect::<Vec<_>>(),
+            expected,
+            "{baseline}"
+        );
+        assert_eq!(baseline.contains("`skill` tool"), !expected.is_empty(), "{baseline}");
+    };
+    check(json!("allow"), &["open", "secret"]).await;
+    check(json!({"*": "deny", "open": "allow"}), &["open"]).await;
+    check(json!({"open": "allow", "*": "deny"}), &[]).await;
+    check(json!("deny"), &[]).await;
+}

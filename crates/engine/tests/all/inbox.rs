@@ -4,6 +4,7 @@ use everturn_engine::{Error, Prompt};
 use everturn_model::EntryId;
 use everturn_model::inbox::Delivery;
 use everturn_model::part::PartKind;
+use everturn_model::session::ModelRef;
 use everturn_testkit::within;
 
 use crate::bench::Bench;
@@ -158,4 +159,47 @@ async fn an_id_that_leaves_no_room_is_refused() {
     twice.parts.push(twice.parts[0].clone());
     let refused = bench.engine.inbox().admit(&bench.session.id, twice).await;
     assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn an_id_that_is_used_again_for_another_delivery_is_refused() {
+    let bench = Bench::new().await;
+    let prompt = Prompt { id: Some(bench.engine.mint().entry(&bench.session)), ..Prompt::text("SAY:once") };
+    bench.engine.inbox().admit(&bench.session.id, prompt.clone()).await.unwrap();
+    bench.settled().await;
+    let queued = Prompt { delivery: Delivery::Queue, ..prompt };
+    let refused = bench.engine.inbox().admit(&bench.session.id, queued).await;
+    assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
+    assert_eq!(bench.transcript().await, ["user: SAY:once", "assistant: once"]);
+}
+
+#[tokio::test]
+async fn those_who_wake_a_session_together_get_one_answer() {
+    let bench = Bench::new().await;
+    let id = &bench.session.id;
+    let quiet = Prompt { resume: false, ..Prompt::text("SAY:once") };
+    bench.engine.inbox().admit(id, quiet).await.unwrap();
+    let resumes = (0..8).map(|_| bench.engine.drains().resume(id));
+    let resumed = futures_util::future::join_all(resumes).await;
+    assert!(resumed.into_iter().map(Result::unwrap).any(|resumed| resumed));
+    bench.settled().await;
+    assert_eq!(bench.transcript().await, ["user: SAY:once", "assistant: once"]);
+    assert_eq!(bench.model.prompts().len(), 1);
+}
+
+#[tokio::test]
+async fn a_prompt_that_waits_behind_a_turn_that_fails_is_answered() {
+    let bench = Bench::new().await;
+    let to = |provider: &str, model: &str, text: &str| {
+        let model = ModelRef { provider: provider.to_owned(), model: model.to_owned(), variant: None };
+        Prompt { model: Some(model), ..Prompt::text(text) }
+    };
+    bench.engine.inbox().admit(&bench.session.id, to("nowhere", "none", "hello")).await.unwrap();
+    let behind = Prompt { delivery: Delivery::Queue, ..to("fake", "fake-1", "SAY:back") };
+    bench.engine.inbox().admit(&bench.session.id, behind).await.unwrap();
+    bench.settled().await;
+    assert_eq!(
+        bench.transcript().await,
+        ["user: hello", "assistant:  !internal", "user: SAY:back", "assistant: back"]
+    );
 }

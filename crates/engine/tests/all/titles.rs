@@ -1,7 +1,7 @@
 //! Names that sessions get by themselves: tried again when one cannot be made, and never over a person's.
 
 use everturn_engine::SessionUpdate;
-use everturn_engine::sessions::is_default_title;
+use everturn_engine::sessions::{NewSession, is_default_title};
 use everturn_model::Event;
 
 use crate::bench::Bench;
@@ -71,4 +71,19 @@ async fn a_name_that_a_person_gives_meanwhile_stays() {
     store.append(&bench.session.id, everturn_store::Authority::Open, vec![late]).await.unwrap();
     assert_eq!(title(&bench).await, "mine");
     assert!(store.verify_all(None).await.unwrap().is_sound());
+}
+
+#[tokio::test]
+async fn a_session_that_works_for_another_gets_no_name_by_itself() {
+    let mut bench = nameless().await;
+    let location = bench.engine.projects().location(None).await.unwrap();
+    let new = NewSession { parent: Some(bench.session.id.clone()), ..NewSession::default() };
+    bench.session = bench.engine.sessions().create(&location, new).await.unwrap();
+    let before = title(&bench).await;
+    assert!(is_default_title(&before), "{before}");
+    bench.say("SAY:one").await;
+    // One that is being made would be waited for.
+    bench.restart().await;
+    assert_eq!(title(&bench).await, before);
+    assert_eq!(bench.model.received(1).await.len(), 1, "nobody asked for one");
 }

@@ -1,37 +1,38 @@
 //! The table of threats in SECURITY.md names tests for each of them, and they are there.
 
+use super::named_tests::{cells, has_test, quoted, tables};
 use super::{check, read};
 
 /// What is wrong with the rows of the table: none may be without a test, and each test must be in its file.
 fn problems(page: &str, source: impl Fn(&str) -> String) -> Vec<String> {
-    let table =
+    let section =
         page.split("\n## ").find(|section| section.starts_with("What is protected")).unwrap_or_default();
-    let is_row = |line: &&str| line.starts_with('|');
-    let rows = table.lines().skip_while(|line| !is_row(line)).take_while(is_row).skip(2);
-    let rows: Vec<&str> = rows.collect();
+    // The tables below it say what rules mean.
+    let rows = tables(section).into_iter().next().unwrap_or_default();
     let mut problems = Vec::new();
     if rows.is_empty() {
         problems.push("there is no table of threats".to_owned());
     }
     for row in rows {
-        let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
+        let cells = cells(row);
+        let threat = cells.first().copied().unwrap_or_default();
         let Some(shown) = cells.get(3) else {
             problems.push(format!("{row}: no test shows it"));
             continue;
         };
         let (mut file, mut tests) = (String::new(), 0);
-        for word in shown.split('`').skip(1).step_by(2) {
+        for word in quoted(shown) {
             if word.contains('/') {
                 file = source(word);
             } else {
                 tests += 1;
-                if !file.contains(&format!("fn {word}(")) {
-                    problems.push(format!("{}: there is no test {word}", cells[0].trim()));
+                if !has_test(&file, word) {
+                    problems.push(format!("{threat}: there is no test {word}"));
                 }
             }
         }
         if tests == 0 {
-            problems.push(format!("{}: no test shows it", cells[0].trim()));
+            problems.push(format!("{threat}: no test shows it"));
         }
     }
     problems

@@ -1,4 +1,4 @@
-//! Which epoch holds on a path, and what comes of what is seen.
+//! What is told of the sources at the beginning of an epoch, within it, and when it is replaced.
 
 use serde_json::json;
 
@@ -100,4 +100,15 @@ fn what_cannot_be_said_begins_a_new_epoch_unless_something_known_cannot_be_seen(
         reconcile(&json!("?"), &[source("a", there(1))]),
         ContextStep::Replace(context("a is", &[("a", 1)]))
     );
+}
+
+#[test]
+fn null_is_a_value_and_fields_have_no_order() {
+    let kept = |value: Value| json!({"sources": {"t/a": {"value": value, "removal": "a went"}}});
+    let now = |value: Value| [source("a", Observed::Present(value))];
+    let changed = AdmittedContext { text: "a changed".to_owned(), snapshot: kept(Value::Null) };
+    assert_eq!(reconcile(&kept(json!(1)), &now(Value::Null)), ContextStep::Updated(changed));
+    assert_eq!(reconcile(&kept(Value::Null), &now(Value::Null)), ContextStep::Unchanged);
+    let turned: Value = serde_json::from_str(r#"{"y": 2, "x": 1}"#).unwrap();
+    assert_eq!(reconcile(&kept(json!({"x": 1, "y": 2})), &now(turned)), ContextStep::Unchanged);
 }
