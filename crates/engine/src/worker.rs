@@ -34,8 +34,7 @@ const TRY_LEASE: Duration = Duration::from_millis(250);
 /// The longest pause between two tries, in seconds.
 const LONGEST_PAUSE: u64 = 60;
 
-/// How many sessions are read at once. After a restart many may go on together, and who asks for something else must not
-/// wait for all of them.
+/// How many sessions are read at once: after a restart many go on together, and nobody else must wait for all of them.
 const READINGS: usize = 8;
 
 /// Works off what sessions have.
@@ -291,6 +290,10 @@ impl Worker {
             }
         };
         self.rest(&tree, end, lease).await?;
+        // What waits behind a failure has not failed.
+        if end == TurnEnd::Failed && !cancel.is_cancelled() && next_work(&tree).is_some() {
+            self.drains.wake(&session.id);
+        }
         Ok(end)
     }
 

@@ -1,5 +1,6 @@
 //! The inbox from outside: prompts that wait are added, listed, changed, put in another order and taken back.
 
+use everturn_testkit::within;
 use serde_json::{Value, json};
 
 use crate::support::{Face, error};
@@ -55,6 +56,8 @@ async fn prompts_that_wait_are_in_a_clients_hands() {
     );
     let resume = format!("/everturn/session/{id}/resume");
     assert_eq!(face.client.post(&resume, &json!({})).await.ok().json(), json!({"resumed": true}));
+    // What comes while they wait for their turn would be answered together with them.
+    within("the session to settle", face.engine.drains().settled(&id.as_str().into())).await;
     face.prompt(&id, "SAY:last").await;
     assert_eq!(face.client.post(&resume, &json!({})).await.ok().json(), json!({"resumed": false}));
     check(&face, &id, &[]).await;

@@ -113,10 +113,10 @@ async fn trust_in_a_project_is_asked_for_like_a_permission() {
     let folder = face.repo.dir();
     let expected = json!({
         "id": asked["id"], "sessionID": id, "permission": "project_trust", "patterns": ["snapshot"],
-        "always": ["snapshot: whether changes of files can be undone\nfalse"],
+        "always": ["snapshot: false"],
         "metadata": {"note": asked["metadata"]["note"], "folder": folder, "digest": asked["metadata"]["digest"],
             "more": 0, "items": [{"name": "snapshot", "words": "whether changes of files can be undone", "content": "false\n",
-                "digest": asked["metadata"]["items"][0]["digest"]}]},
+                "digest": asked["metadata"]["items"][0]["digest"], "lines": ["snapshot: false"]}]},
     });
     assert_eq!(asked, expected);
     assert_eq!(face.client.get("/permission").await.ok().json(), json!([asked]));

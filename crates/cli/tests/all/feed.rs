@@ -247,6 +247,7 @@ const TAKEN_OVER: &[(&str, &[&str])] = &[
     ("turn.summarized", SUMMARIZED),
     ("part.added", &["message.part.updated"]),
     ("part.started", &["message.part.updated"]),
+    ("recovery.begun", &[]),
     ("part.ended", &["message.part.updated"]),
     ("step.failed", &["message.updated"]),
     ("entry.added", &["message.updated", "message.part.updated"]),

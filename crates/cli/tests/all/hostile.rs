@@ -27,7 +27,7 @@ use serde_json::json;
 use capture::CaptureServer;
 use launcher::MeasuredLauncher;
 use openings::{RepositoryOpening, open};
-use repositories::{ExpectedAnswer, HostileRepository, corpus};
+use repositories::{HostileRepository, corpus};
 use site::{HostileSite, canary};
 
 /// What a command takes at most that opens a repository, in bytes.
@@ -55,7 +55,7 @@ fn judge(repository: &HostileRepository, launcher: &mut MeasuredLauncher) -> Vec
     }
     let before = site.tree();
     for opening in RepositoryOpening::ALL {
-        for complaint in open(opening, repository.answer, &site, launcher) {
+        for complaint in open(opening, &site, launcher) {
             complaints.push(format!("{opening:?}: {complaint}"));
         }
     }
@@ -70,9 +70,6 @@ fn judge(repository: &HostileRepository, launcher: &mut MeasuredLauncher) -> Vec
     }
     if !capture.taken().is_empty() {
         complaints.push(format!("something was sent: {:?}", capture.taken()));
-    }
-    if repository.answer == ExpectedAnswer::Withheld && !model.arrivals().is_empty() {
-        complaints.push("the model was told something".to_owned());
     }
     for mut request in model.arrivals() {
         // The person's own key belongs there.

@@ -72,6 +72,9 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
         "todo.updated has moved",
         "the original tells of the list before it tells that the call runs; ours after it",
     ),
+    ("15-abort", "message.updated(assistant) info.tokens", USED),
+    ("16-prompt-while-busy", "session.updated info.tokens", USED),
+    ("16-prompt-while-busy", "session.updated is extra", USED),
     (
         "16-prompt-while-busy",
         "message.updated(user) has moved",
@@ -87,6 +90,7 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
         "message.part.updated(tool running) part.state.title",
         "the title is the description in the input, and comes with the end",
     ),
+    ("17-task", "session.updated info.tokens", USED),
     ("17-task", "session.created info.permission", RULES_OF_A_CHILD),
     ("17-task", "session.updated info.permission", RULES_OF_A_CHILD),
     (
@@ -96,8 +100,14 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
     ),
     ("19-provider-error", "session.error error.data.responseHeaders", OTHER_MODEL_SERVER),
     ("19-provider-error", "message.updated(assistant) info.error.data.responseHeaders", OTHER_MODEL_SERVER),
+    ("20-rename", "session.updated info.tokens", USED),
+    ("22-prompt-after-compaction", "session.updated info.tokens", USED),
+    ("25-archive", "session.updated info.tokens", USED),
+    ("26-delete", "session.deleted info.tokens", USED),
     ("26-delete", "session.deleted info.permission", RULES_OF_A_CHILD),
 ];
+
+const USED: &str = "what an answer used that was stopped is counted; the original forgets it";
 
 const RULES_OF_A_CHILD: &str =
     "a child's own rules are all that the one it works for may do, so that no configured one gives it more";

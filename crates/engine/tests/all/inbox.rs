@@ -164,13 +164,13 @@ async fn an_id_that_leaves_no_room_is_refused() {
 #[tokio::test]
 async fn an_id_that_is_used_again_for_another_delivery_is_refused() {
     let bench = Bench::new().await;
-    let prompt = Prompt { id: Some(bench.engine.mint().entry(&bench.session)), ..Prompt::text("SAY:once") };
+    let id = Some(bench.engine.mint().entry(&bench.session));
+    let prompt = Prompt { id, resume: false, ..Prompt::text("SAY:once") };
     bench.engine.inbox().admit(&bench.session.id, prompt.clone()).await.unwrap();
-    bench.settled().await;
     let queued = Prompt { delivery: Delivery::Queue, ..prompt };
     let refused = bench.engine.inbox().admit(&bench.session.id, queued).await;
     assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
-    assert_eq!(bench.transcript().await, ["user: SAY:once", "assistant: once"]);
+    assert_eq!(bench.engine.inbox().waiting(&bench.session.id).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -202,4 +202,22 @@ async fn a_prompt_that_waits_behind_a_turn_that_fails_is_answered() {
         bench.transcript().await,
         ["user: hello", "assistant:  !internal", "user: SAY:back", "assistant: back"]
     );
+}
+
+#[tokio::test]
+async fn prompts_that_wait_behind_several_turns_that_fail_are_answered() {
+    // A failure ended the work, and that somebody had come meanwhile counted once: the third waited until the next one came.
+    let mut bench = Bench::new().await;
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:a SAY:one")).await.unwrap();
+    bench.model.held("a").await;
+    for text in ["ERR:400 two", "ERR:400 three", "SAY:four"] {
+        let prompt = Prompt { delivery: Delivery::Queue, ..Prompt::text(text) };
+        bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
+    }
+    bench.model.release("a");
+    bench.settled().await;
+    let said = bench.transcript().await;
+    let asked: Vec<&String> = said.iter().filter(|line| line.starts_with("user:")).collect();
+    assert_eq!(asked, ["user: HOLD:a SAY:one", "user: ERR:400 two", "user: ERR:400 three", "user: SAY:four"]);
+    assert!(said.last().unwrap().starts_with("assistant:"), "{said:?}");
 }

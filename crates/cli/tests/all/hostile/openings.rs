@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::launcher::{LaunchedCommand, MeasuredEnd, MeasuredLauncher};
-use super::repositories::ExpectedAnswer;
 use super::site::{HostileSite, canary};
 use super::{OPENING_MEMORY, OPENING_TIME};
 
@@ -48,13 +47,9 @@ const LOOKED_AT: [&str; 17] = [
     "/config/providers",
 ];
 
-/// What is said where instructions cannot be read.
-const WITHHELD: &str = "nothing was sent, and the prompt waits";
-
 /// Opens a repository and says what is wrong.
 pub(super) fn open(
     opening: RepositoryOpening,
-    answer: ExpectedAnswer,
     site: &HostileSite,
     launcher: &mut MeasuredLauncher,
 ) -> Vec<String> {
@@ -62,21 +57,16 @@ pub(super) fn open(
     let (mut complaints, end) = match opening {
         RepositoryOpening::Run => {
             let end = run(&["run", &work(site)]);
-            let said = match answer {
-                ExpectedAnswer::Given => {
-                    // What leads out of the project is asked for, and nobody is there to be asked.
-                    let refused = end
-                        .stdout
-                        .ends_with("The user rejected permission to use this specific tool call.\n");
-                    let answered = end.stdout.ends_with("done\n");
-                    matches!((end.status, refused, answered), (Some(3), true, false) | (Some(0), false, true))
-                }
-                ExpectedAnswer::Withheld => end.status == Some(1) && end.stderr.contains(WITHHELD),
-            };
+            // What leads out of the project is asked for, and nobody is there to be asked.
+            let refused =
+                end.stdout.ends_with("The user rejected permission to use this specific tool call.\n");
+            let answered = end.stdout.ends_with("done\n");
+            let said =
+                matches!((end.status, refused, answered), (Some(3), true, false) | (Some(0), false, true));
             let wrong = (!said).then(|| format!("not the answer of the person's model: {end:?}"));
             (wrong.into_iter().collect(), end)
         }
-        RepositoryOpening::Serve => serve(answer, site, launcher),
+        RepositoryOpening::Serve => serve(site, launcher),
         RepositoryOpening::SessionList => (Vec::new(), run(&["session", "list"])),
         RepositoryOpening::Models => (Vec::new(), run(&["models"])),
         RepositoryOpening::McpList => (Vec::new(), run(&["mcp", "list"])),
@@ -115,17 +105,13 @@ fn judge(end: &MeasuredEnd) -> Vec<String> {
 }
 
 /// Starts a server in the repository, looks at everything that clients look at and sends a prompt.
-fn serve(
-    answer: ExpectedAnswer,
-    site: &HostileSite,
-    launcher: &mut MeasuredLauncher,
-) -> (Vec<String>, MeasuredEnd) {
+fn serve(site: &HostileSite, launcher: &mut MeasuredLauncher) -> (Vec<String>, MeasuredEnd) {
     let command = [env!("CARGO_BIN_EXE_everturn"), "serve", "--hostname", "127.0.0.1", "--port", "0"];
     let server = launcher.launch(site, &command, OPENING_TIME);
     let complaints = match address(site, &server) {
         Some(address) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(visit(&address, answer, site))
+            runtime.block_on(visit(&address, site))
         }
         None => vec!["the server does not listen".to_owned()],
     };
@@ -148,7 +134,7 @@ fn address(site: &HostileSite, server: &LaunchedCommand) -> Option<String> {
     None
 }
 
-async fn visit(address: &str, expected: ExpectedAnswer, site: &HostileSite) -> Vec<String> {
+async fn visit(address: &str, site: &HostileSite) -> Vec<String> {
     let client = Client::new(address).with_header("authorization", &format!("Bearer {}", canary("token")));
     let mut complaints = Vec::new();
     let made = match request(&client, "/session", Some(json!({}))).await {
@@ -158,17 +144,10 @@ async fn visit(address: &str, expected: ExpectedAnswer, site: &HostileSite) -> V
     let id = made["id"].as_str().unwrap_or_default().to_owned();
     let prompt = json!({"parts": [{"type": "text", "text": "SAY:done"}]});
     let message = format!("/session/{id}/message");
-    match expected {
-        ExpectedAnswer::Given => match request(&client, &message, Some(prompt)).await {
-            Ok(answer) if answer.to_string().contains("done") => {}
-            Ok(answer) => complaints.push(format!("no answer: {answer}")),
-            Err(why) => complaints.push(why),
-        },
-        // The prompt waits until somebody has mended the instructions.
-        ExpectedAnswer::Withheld => {
-            let path = format!("/session/{id}/prompt_async");
-            complaints.extend(request(&client, &path, Some(prompt)).await.err());
-        }
+    match request(&client, &message, Some(prompt)).await {
+        Ok(answer) if answer.to_string().contains("done") => {}
+        Ok(answer) => complaints.push(format!("no answer: {answer}")),
+        Err(why) => complaints.push(why),
     }
     let own = [message, format!("/session/{id}/diff"), format!("/session/{id}")];
     let folder = format!("/session?directory={}", site.encoded_root());

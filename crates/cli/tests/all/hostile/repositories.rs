@@ -21,29 +21,15 @@ pub(super) struct HostileRepository {
     pub(super) make: fn(&HostileSite),
     /// A line for the shell that leaves the mark: what the repository is for, done by hand.
     pub(super) by_hand: Option<&'static str>,
-    pub(super) answer: ExpectedAnswer,
-}
-
-/// Whether the person's model answers in a repository.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ExpectedAnswer {
-    Given,
-    /// Instructions cannot be read, so the model is told nothing at all.
-    Withheld,
 }
 
 const fn repository(name: &'static str, make: fn(&HostileSite)) -> HostileRepository {
-    HostileRepository { name, make, by_hand: None, answer: ExpectedAnswer::Given }
+    HostileRepository { name, make, by_hand: None }
 }
 
 /// One of which it can be shown that it works.
 const fn working(name: &'static str, by_hand: &'static str, make: fn(&HostileSite)) -> HostileRepository {
-    HostileRepository { name, make, by_hand: Some(by_hand), answer: ExpectedAnswer::Given }
-}
-
-/// One whose instructions cannot be read: working by half of them is worse than waiting.
-const fn silent(name: &'static str, make: fn(&HostileSite)) -> HostileRepository {
-    HostileRepository { name, make, by_hand: None, answer: ExpectedAnswer::Withheld }
+    HostileRepository { name, make, by_hand: Some(by_hand) }
 }
 
 /// All of them; those that take longest come first.

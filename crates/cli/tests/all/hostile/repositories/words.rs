@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{HostileRepository, repository, silent, working};
+use super::{HostileRepository, repository, working};
 
 pub(super) const ALL: &[HostileRepository] = &[
     repository("instructions from elsewhere", |site| {
@@ -34,32 +34,32 @@ pub(super) const ALL: &[HostileRepository] = &[
         site.write("AGENTS.md", "word ".repeat(200_000));
         site.write("CLAUDE.md", "word ".repeat(300_000));
     }),
-    silent("instructions that are a pipe", |site| site.pipe("AGENTS.md")),
-    silent("instructions that are a device", |site| site.link("AGENTS.md", "/dev/zero")),
-    silent("instructions that are a key", |site| site.link("AGENTS.md", site.home().join(".ssh/id_rsa"))),
-    silent("other instructions that are a key", |site| {
+    repository("instructions that are a pipe", |site| site.pipe("AGENTS.md")),
+    repository("instructions that are a device", |site| site.link("AGENTS.md", "/dev/zero")),
+    repository("instructions that are a key", |site| site.link("AGENTS.md", site.home().join(".ssh/id_rsa"))),
+    repository("other instructions that are a key", |site| {
         site.without_git();
         site.link("CLAUDE.md", site.home().join(".ssh/id_rsa"));
     }),
-    silent("instructions that are a process", |site| site.link("AGENTS.md", "/proc/self/environ")),
-    silent("instructions that are a folder", |site| std::fs::create_dir(site.path("AGENTS.md")).unwrap()),
-    silent("instructions in a circle", |site| {
+    repository("instructions that are a process", |site| site.link("AGENTS.md", "/proc/self/environ")),
+    repository("instructions that are a folder", |site| std::fs::create_dir(site.path("AGENTS.md")).unwrap()),
+    repository("instructions in a circle", |site| {
         site.link("AGENTS.md", "CLAUDE.md");
         site.link("CLAUDE.md", "AGENTS.md");
     }),
-    silent("instructions without end", |site| site.sparse("AGENTS.md", 1 << 40)),
-    silent("named instructions that are keys", |site| {
+    repository("instructions without end", |site| site.sparse("AGENTS.md", 1 << 40)),
+    repository("named instructions that are keys", |site| {
         site.link("docs/key.md", site.home().join(".ssh/id_rsa"));
         site.link("keys", site.home().join(".ssh"));
         site.config(&json!({"instructions": ["docs/*.md", "keys/AGENTS.md"]}));
     }),
-    silent("too many instructions", |site| {
+    repository("too many instructions", |site| {
         for at in 0..200 {
             site.write(format!("docs/{at}.md"), "x");
         }
         site.config(&json!({"instructions": ["docs/*.md"]}));
     }),
-    silent("instructions that are no pattern", |site| site.config(&json!({"instructions": ["[", "{"]}))),
+    repository("instructions that are no pattern", |site| site.config(&json!({"instructions": ["[", "{"]}))),
     working("skills with programs", ".opencode/skill/evil/scripts/evil.sh", |site| {
         let program = site.program_at(&site.path(".opencode/skill/evil/scripts/evil.sh"));
         let text = format!(
