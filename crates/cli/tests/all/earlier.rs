@@ -178,9 +178,9 @@ fn without_news(list: &str) -> String {
 /// Whether a line of `session show` says what was not said then: all that was used, what changed in files, what is at work.
 fn is_news(line: &str) -> bool {
     let changes = line.starts_with('+') && line.contains(" lines in ");
-    let work =
-        line.starts_with("a turn is open") || line.ends_with("waits") || line.ends_with("prompts wait");
-    changes || work || line.ends_with("with all that is not shown here")
+    let work = ["a turn is open", "parked: ", "waits for "].iter().any(|word| line.starts_with(word));
+    let waiting = ["prompt waits", "prompts wait"].iter().any(|word| line.ends_with(word));
+    changes || work || waiting || line.ends_with("with all that is not shown here")
 }
 
 /// Everything that commands say.
