@@ -181,7 +181,7 @@ async fn those_who_wake_a_session_together_get_one_answer() {
     bench.engine.inbox().admit(id, quiet).await.unwrap();
     let resumes = (0..8).map(|_| bench.engine.drains().resume(id));
     let resumed = futures_util::future::join_all(resumes).await;
-    assert!(resumed.into_iter().map(Result::unwrap).any(|resumed| resumed));
+    assert!(resumed.into_iter().any(Result::unwrap));
     bench.settled().await;
     assert_eq!(bench.transcript().await, ["user: SAY:once", "assistant: once"]);
     assert_eq!(bench.model.prompts().len(), 1);
@@ -207,7 +207,7 @@ async fn a_prompt_that_waits_behind_a_turn_that_fails_is_answered() {
 #[tokio::test]
 async fn prompts_that_wait_behind_several_turns_that_fail_are_answered() {
     // A failure ended the work, and that somebody had come meanwhile counted once: the third waited until the next one came.
-    let mut bench = Bench::new().await;
+    let bench = Bench::new().await;
     bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:a SAY:one")).await.unwrap();
     bench.model.held("a").await;
     for text in ["ERR:400 two", "ERR:400 three", "SAY:four"] {
