@@ -176,8 +176,11 @@ async fn what_is_said_to_the_host_that_does_not_run_the_session_takes_effect() {
     near.post(&format!("/permission/{id}/reply"), &json!({"reply": "once"})).await.ok();
     answered(&near, &session, "read it").await;
 
+    let mut streamed = far.events("/event").await;
     say(&far, &session, "HOLD:last SAY:never to be finished").await;
     hosts.model.held("last").await;
+    // An answer of which nothing came is not given to the model again, and its prompt goes out with the next one.
+    streamed.wait_for_type("message.part.delta").await;
     near.post(&format!("/session/{session}/abort"), &json!({})).await.ok();
     hosts.model.abandoned("last").await;
     let stopped = async {
