@@ -11,10 +11,13 @@ use everturn_tools::process::sandbox::{SandboxMachine, ToolPlaces};
 use everturn_tools::{Registry, ToolSettings};
 use serde_json::{Value, json};
 
+use crate::commits::CommitDiary;
+
 /// An engine in a project.
 pub(crate) struct Ground {
     pub(crate) engine: Engine,
     pub(crate) data: tempfile::TempDir,
+    pub(crate) diary: CommitDiary,
     _repo: Repo,
     _model: ModelServer,
 }
@@ -42,8 +45,10 @@ impl Ground {
         options.sandbox =
             SandboxMachine::new(supervisor.clone(), ToolPlaces::of(std::iter::empty(), data.path()));
         options.supervisor = supervisor;
+        let diary = CommitDiary::default();
+        options.commit_hook = Some(diary.hook());
         let engine = Engine::open(options).await.unwrap();
-        Self { engine, data, _repo: repo, _model: model }
+        Self { engine, data, diary, _repo: repo, _model: model }
     }
 
     pub(crate) async fn session(&self, title: &str) -> Session {
