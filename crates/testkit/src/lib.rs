@@ -18,6 +18,7 @@
 //! * [`damage`]: a store's database that cannot be read in one place
 //! * [`refusal`]: a store's database that takes no event of one type, or no owner
 //! * [`hostile`]: the lines of a hostile model, and the canaries that they are after
+//! * [`hostile_provider`]: providers that hang, drip, or break off every answer
 //! * [`request_rules`]: what a request to a model must be, by the rules of the services
 //! * [`folder`]: all that is in a folder
 //! * [`shared_program`]: a program that every user of the machine can start
@@ -32,6 +33,7 @@ pub mod disk;
 pub mod fixtures;
 pub mod folder;
 pub mod hostile;
+pub mod hostile_provider;
 pub mod http;
 pub mod model_server;
 pub mod postgres;
@@ -44,6 +46,7 @@ pub mod shared_program;
 
 pub use config::opencode_config;
 pub use deadline::within;
+pub use hostile_provider::HostileProvider;
 pub use http::{Client, EventReader};
 pub use model_server::ModelServer;
 pub use postgres::{Postgres, TestDatabase};

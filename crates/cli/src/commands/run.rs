@@ -28,6 +28,7 @@ use tokio::time::Instant;
 
 use super::session::lookup;
 use super::trust;
+use crate::plain::flatten;
 use crate::settings::{self, Listeners};
 use crate::table;
 use output::RunOutput;
@@ -324,7 +325,15 @@ impl RunCommand {
                 Signal::Purged { .. } => shown.delete(),
                 // This process may have taken over a turn that asks.
                 Signal::Busy => self.answer_waiting(engine, shown).await?,
-                Signal::Retry { .. } | Signal::Progress { .. } | Signal::FileEdited { .. } => {}
+                // Otherwise nobody would know what is waited for.
+                Signal::Retry { attempt, message, next } => {
+                    shown.finish();
+                    let seconds = (next - table::now()).max(0) as f64 / 1000.0;
+                    table::note(flatten(&format!(
+                        "attempt {attempt} failed: {message}; the next one is in {seconds:.0} s"
+                    )));
+                }
+                Signal::Progress { .. } | Signal::FileEdited { .. } => {}
             },
             SessionUpdate::Committed(committed) => {
                 let session = &committed.tree.session;

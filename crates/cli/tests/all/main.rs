@@ -20,6 +20,7 @@ mod decisions;
 mod demo;
 mod doctor;
 mod earlier;
+mod endings;
 mod feed;
 mod flood;
 mod hanging;

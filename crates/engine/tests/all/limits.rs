@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use everturn_model::entry::{Assistant, Body};
 use everturn_model::session::ModelRef;
 use everturn_model::{Event, FaultKind, Finish};
+use everturn_testkit::hostile_provider::{HostileProvider, Malice};
 use serde_json::json;
 
 use crate::bench::Bench;
-use crate::hostile::{HostileProvider, Malice};
 
 /// The answers of a session, in order.
 pub(crate) async fn answers(bench: &Bench) -> Vec<Assistant> {

@@ -25,7 +25,6 @@ mod forks;
 mod gap;
 mod guards;
 mod history;
-mod hostile;
 mod imports;
 mod inbox;
 mod kept_rules;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use everturn_engine::Prompt;
 use everturn_model::{Event, Tokens};
+use everturn_testkit::hostile_provider::{HostileProvider, Malice};
 use serde_json::json;
 
 use crate::bench::Bench;
-use crate::hostile::{HostileProvider, Malice};
 use crate::limits::answers;
 use crate::turn::begun;
 

@@ -105,6 +105,10 @@ fn describe(part: &Value) -> Option<String> {
             format!("[{}: {}] {said}{notes}", text("/tool"), text("/state/status"))
         }
         "file" => format!("[file] {}", text("/filename")),
+        "retry" => {
+            let attempt = part.pointer("/attempt").and_then(Value::as_u64).unwrap_or_default();
+            format!("[attempt {attempt} failed] {}", flatten(text("/error/data/message")))
+        }
         "patch" => {
             let files = part.get("files").and_then(Value::as_array).map_or(0, Vec::len);
             format!("[{} changed]", table::counted(files, "file", "files"))

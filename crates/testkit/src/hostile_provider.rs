@@ -1,4 +1,4 @@
-//! Providers that nobody should have to wait for: they hang, drip, send away, or break off every answer.
+//! Providers that nobody should have to wait for: they hang, drip, or break off every answer.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// What a provider does to everyone who asks.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Malice {
+pub enum Malice {
     /// It takes the request and says nothing more.
     Hangs,
     /// It says that it lives, over and over.
@@ -25,15 +25,16 @@ pub(crate) enum Malice {
 
 /// A provider over real HTTP.
 #[derive(Debug)]
-pub(crate) struct HostileProvider {
+pub struct HostileProvider {
     address: String,
     asked: Arc<AtomicUsize>,
 }
 
 impl HostileProvider {
-    pub(crate) fn start(malice: Malice) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = format!("http://{}/v1", listener.local_addr().unwrap());
+    /// Listens on a free port, until the process ends.
+    pub fn start(malice: Malice) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = format!("http://{}/v1", listener.local_addr().expect("the address it listens on"));
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&asked);
         std::thread::spawn(move || {
@@ -46,12 +47,12 @@ impl HostileProvider {
     }
 
     /// How often it was asked.
-    pub(crate) fn asked(&self) -> usize {
+    pub fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
 
     /// A configuration with this provider and these limits.
-    pub(crate) fn config(&self, limits: &Value) -> Value {
+    pub fn config(&self, limits: &Value) -> Value {
         let options = json!({"baseURL": self.address, "apiKey": "none"});
         let provider = json!({"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"one": {}}});
         json!({"provider": {"hostile": provider}, "enabled_providers": ["hostile"], "model": "hostile/one",
