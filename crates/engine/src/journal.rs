@@ -65,6 +65,12 @@ impl Journal {
         Ok(self.store.append(&lease.session, authority, self.stamped(events)).await?)
     }
 
+    /// Records events as the owner of the session, who gives it back with them.
+    pub(crate) async fn append_leaving(&self, lease: &Lease, events: Vec<Event>) -> Result<Appended, Error> {
+        let authority = Authority::Leaving(lease.clone());
+        Ok(self.store.append(&lease.session, authority, self.stamped(events)).await?)
+    }
+
     /// Records events as the owner of the session, who keeps a copy of the tree: the events come back as they are in
     /// the log.
     pub(crate) async fn record_owned(

@@ -3,12 +3,14 @@
 //! A lease keeps other processes away. Within this process a session's drain does that, so whoever changes a session
 //! that rests also pauses its drain.
 //!
-//! - After success and failure the session is given back before the result is.
+//! - After success and failure the session is given back before the result is. A drain whose last commit has given it back
+//!   already says so.
 //! - After a panic it is given back before the panic goes on.
 //! - If nobody waits for the work any more, it is given back in the background.
 //! - While the engine closes it is kept: the session of a process that is gone is what other processes look for.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::pin::Pin;
 
 use everturn_model::SessionId;
 use everturn_store::{Lease, Store};
@@ -17,6 +19,15 @@ use futures_util::FutureExt as _;
 use crate::Error;
 use crate::drains::{Drains, SessionPause};
 use crate::lifecycle::Lifecycle;
+
+/// What has become of a lease when the work under it is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LeaseEnd {
+    /// It holds still.
+    Held,
+    /// The last commit of the work has given the session back.
+    GivenBack,
+}
 
 /// Takes sessions and gives them back; clones share it.
 #[derive(Debug, Clone)]
@@ -59,18 +70,26 @@ impl Leases {
         // What it records of its turn, and giving the session back, come after it has told that it is idle.
         self.drains.rested(id).await;
         let Ok(pause) = self.drains.pause(id) else { return Ok(None) };
+        let work = |lease| {
+            let done = work(lease);
+            async { Ok((done.await?, LeaseEnd::Held)) }
+        };
         self.own(id, Some(pause), work).await
     }
 
     /// Works on a session as its drain in this process; none when another process has it.
-    pub(crate) async fn in_drain<T, F>(
+    pub(crate) async fn in_drain<F>(
         &self,
         id: &SessionId,
         work: impl FnOnce(Lease) -> F,
-    ) -> Result<Option<T>, Error>
+    ) -> Result<Option<()>, Error>
     where
-        F: Future<Output = Result<T, Error>>,
+        F: Future<Output = Result<LeaseEnd, Error>>,
     {
+        let work = |lease| {
+            let done = work(lease);
+            async { Ok(((), done.await?)) }
+        };
         self.own(id, None, work).await
     }
 
@@ -81,7 +100,7 @@ impl Leases {
         work: impl FnOnce(Lease) -> F,
     ) -> Result<Option<T>, Error>
     where
-        F: Future<Output = Result<T, Error>>,
+        F: Future<Output = Result<(T, LeaseEnd), Error>>,
     {
         let lease = match self.store.acquire(id).await {
             Ok(lease) => lease,
@@ -89,9 +108,12 @@ impl Leases {
             Err(error) => return Err(error.into()),
         };
         let owned = OwnedSession { leases: self.clone(), lease: Some(lease.clone()), pause };
-        let done = AssertUnwindSafe(work(lease)).catch_unwind().await;
-        let released = owned.give_back().await;
-        let value = done.unwrap_or_else(|panic| resume_unwind(panic))?;
+        // The work is all that a session does: on the stack it would be copied from one poll to the next.
+        let work: Pin<Box<F>> = Box::pin(work(lease));
+        let done = AssertUnwindSafe(work).catch_unwind().await;
+        let given_back = matches!(&done, Ok(Ok((_, LeaseEnd::GivenBack))));
+        let released = if given_back { owned.leave() } else { owned.give_back().await };
+        let (value, _) = done.unwrap_or_else(|panic| resume_unwind(panic))?;
         released?;
         Ok(Some(value))
     }
@@ -113,6 +135,12 @@ struct OwnedSession {
 }
 
 impl OwnedSession {
+    /// Ends what was given back already.
+    fn leave(mut self) -> Result<(), Error> {
+        self.lease = None;
+        Ok(())
+    }
+
     async fn give_back(mut self) -> Result<(), Error> {
         let Some(lease) = self.lease.clone() else { return Ok(()) };
         let released = self.leases.release(lease).await;
@@ -245,7 +273,7 @@ mod tests {
         let bench = Bench::new().await;
         let done = bench.leases.in_drain(&bench.id, |_| async {
             bench.leases.lifecycle.close().await;
-            Ok(())
+            Ok(LeaseEnd::Held)
         });
         assert_eq!(done.await.unwrap(), Some(()));
         bench.check_taken().await;
@@ -255,7 +283,7 @@ mod tests {
     async fn a_session_of_another_process_is_left_alone() {
         let bench = Bench::new().await;
         let lease = bench.other.acquire(&bench.id).await.unwrap();
-        let mine = bench.leases.in_drain(&bench.id, |_| async { Ok(()) }).await.unwrap();
+        let mine = bench.leases.in_drain(&bench.id, |_| async { Ok(LeaseEnd::Held) }).await.unwrap();
         assert_eq!(mine, None);
         let mine = bench.leases.try_at_rest(&bench.id, |_| async { Ok(()) }).await.unwrap();
         assert_eq!(mine, None);

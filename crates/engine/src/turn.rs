@@ -217,6 +217,11 @@ impl<'r> Turn<'r> {
         self.pending.push(event);
     }
 
+    /// Whether something waits to be recorded.
+    fn has_waiting(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     /// Records what waits to be recorded with something else, if anything does.
     async fn record_waiting(&mut self) -> Result<(), Error> {
         if self.pending.is_empty() { Ok(()) } else { self.commit(Vec::new()).await }

@@ -1,10 +1,11 @@
 //! The work of a drain: takes the session, closes what was left open, and runs one turn after the other until nothing is
 //! left to do.
 
+mod failure;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_model::fault::Fault;
 use everturn_model::inbox::Delivery;
 use everturn_model::session::ModelRef;
 use everturn_model::{EntryId, Session, SessionId, Tree};
@@ -18,11 +19,12 @@ use crate::bus::Signal;
 use crate::drains::Drains;
 use crate::feed_follower::MissedUpdates;
 use crate::journal::Journal;
-use crate::leases::Leases;
+use crate::leases::{LeaseEnd, Leases};
 use crate::lifecycle::Lifecycle;
 use crate::requests::trust::TrustRequests;
 use crate::turn::{ClosedLeftovers, ProviderTurns, TurnEnd};
 use crate::work_span::WorkSpan;
+use failure::{DrainFailure, is_deleted};
 
 /// How often failed work is tried again before it waits for the next prompt or start.
 const MOST_FAILURES: u32 = 10;
@@ -199,12 +201,14 @@ impl Worker {
         }
     }
 
-    async fn drain_owned(&self, lease: Lease, cancel: &CancellationToken) -> Result<(), Error> {
+    async fn drain_owned(&self, lease: Lease, cancel: &CancellationToken) -> Result<LeaseEnd, Error> {
         let id = &lease.session;
         // Not before: while another process has the session, nothing is done here.
         let mut span = WorkSpan::session(id);
         self.drains.set_owned(id, true);
-        let end = self.work_off(&lease, cancel).instrument(span.span()).await;
+        let done = self.work_off(&lease, cancel).instrument(span.span()).await;
+        let left = done.as_ref().map_or(LeaseEnd::Held, |(_, left)| *left);
+        let end = done.map(|(end, _)| end);
         if let Err(Error::Busy(lost)) = &end
             && lost == id
         {
@@ -212,15 +216,19 @@ impl Worker {
         }
         self.drains.set_owned(id, false);
         span.end(TurnEnd::outcome(&end, cancel));
-        end.map(drop)
+        end.map(|_| left)
     }
 
-    async fn work_off(&self, lease: &Lease, cancel: &CancellationToken) -> Result<TurnEnd, Error> {
+    async fn work_off(
+        &self,
+        lease: &Lease,
+        cancel: &CancellationToken,
+    ) -> Result<(TurnEnd, LeaseEnd), Error> {
         let reading = self.readings.acquire().await;
         let tree = self.journal.tree(&lease.session).await?;
         drop(reading);
         if next_work(&tree).is_none() {
-            return Ok(TurnEnd::Done);
+            return Ok((TurnEnd::Done, LeaseEnd::Held));
         }
         let id = lease.session.clone();
         self.drains.begin(&id, tree.session.interrupts);
@@ -239,7 +247,7 @@ impl Worker {
         mut tree: Tree,
         lease: &Lease,
         cancel: &CancellationToken,
-    ) -> Result<TurnEnd, Error> {
+    ) -> Result<(TurnEnd, LeaseEnd), Error> {
         let session = tree.session.clone();
         self.journal.signal(&session, Signal::Busy);
         // Before everything else, which may take long. The work does not wait for an answer, nor for the question.
@@ -253,13 +261,13 @@ impl Worker {
             ClosedLeftovers::Stopped(settled) => {
                 let settled = self.refresh(settled).await?;
                 if cancel.is_cancelled() || next_work(&settled).is_none() {
-                    return Ok(TurnEnd::Failed);
+                    return Ok((TurnEnd::Failed, LeaseEnd::Held));
                 }
                 self.drains.set_status(&session.id, Signal::Busy);
                 self.journal.signal(&session, Signal::Busy);
                 settled
             }
-            ClosedLeftovers::Closing => return Ok(TurnEnd::Closing),
+            ClosedLeftovers::Closing => return Ok((TurnEnd::Closing, LeaseEnd::Held)),
         };
         // Prompts may have come while a call waited for a person.
         tree = self.refresh(settled).await?;
@@ -289,12 +297,12 @@ impl Worker {
                 end => break end,
             }
         };
-        self.rest(&tree, end, lease).await?;
+        let left = self.rest(&tree, end, lease).await?;
         // What waits behind a failure has not failed.
         if end == TurnEnd::Failed && !cancel.is_cancelled() && next_work(&tree).is_some() {
             self.drains.wake(&session.id);
         }
-        Ok(end)
+        Ok((end, left))
     }
 
     /// The turn's tree with what others did meanwhile: the session row and the inbox. The path is the owner's alone.
@@ -305,65 +313,27 @@ impl Worker {
         Ok(tree)
     }
 
-    async fn rest(&self, tree: &Tree, end: TurnEnd, lease: &Lease) -> Result<(), Error> {
+    /// Says that the session is idle, and records what its prompt changed. With that it is given back, in one commit.
+    async fn rest(&self, tree: &Tree, end: TurnEnd, lease: &Lease) -> Result<LeaseEnd, Error> {
+        let id = &tree.session.id;
         match end {
             // The turn has said so itself, in the order that clients know.
-            TurnEnd::Failed | TurnEnd::Closing => {}
+            TurnEnd::Failed | TurnEnd::Closing => return Ok(LeaseEnd::Held),
             TurnEnd::Done | TurnEnd::Declined | TurnEnd::Continue | TurnEnd::Stale => {
-                self.drains.set_status(&tree.session.id, Signal::Idle);
+                self.drains.set_status(id, Signal::Idle);
                 self.journal.signal(&tree.session, Signal::Idle);
-                if let Some(event) = self.turns.summarize(tree).await? {
-                    self.journal.append_owned(lease, vec![event]).await?;
-                }
             }
         }
-        Ok(())
-    }
-}
-
-/// Why a drain failed.
-#[derive(Debug)]
-struct DrainFailure {
-    reason: String,
-    /// Whether trying again is of no use before somebody has mended it.
-    lasts: bool,
-    /// Whether it had the session, or failed while it waited for it.
-    owned: bool,
-}
-
-impl DrainFailure {
-    fn of(error: &Error, owned: bool) -> Self {
-        // Only a person can mend what they have written, or what is damaged: it waits for them.
-        let lasts = match error {
-            Error::Unavailable(_) => true,
-            Error::Store(error) => is_damage(error),
-            _ => false,
-        };
-        Self { reason: error.to_string(), lasts, owned }
-    }
-
-    /// What clients are told, since the reason is in no log: it is the disk, most likely. Whether a session rests that
-    /// another process may have is not for this one to say.
-    fn signals(&self) -> Vec<Signal> {
-        let mut signals = vec![Signal::Failed { error: Fault::internal(&self.reason) }];
-        if self.owned {
-            signals.push(Signal::Idle);
+        let Some(event) = self.turns.summarize(tree).await? else { return Ok(LeaseEnd::Held) };
+        if self.lifecycle.is_closing() {
+            // The session of a process that is gone is what others look for.
+            self.journal.append_owned(lease, vec![event]).await?;
+            return Ok(LeaseEnd::Held);
         }
-        signals
-    }
-}
-
-/// Whether the store is damaged, or the session in it: that does not pass by itself.
-fn is_damage(error: &everturn_store::Error) -> bool {
-    use everturn_store::Error::{Broken, Corrupt, Damaged, NotOurs, Quarantined};
-    matches!(error, Damaged { .. } | Corrupt { .. } | Broken { .. } | NotOurs { .. } | Quarantined { .. })
-}
-
-/// Whether work failed because its session was deleted meanwhile.
-fn is_deleted(error: &Error, id: &SessionId) -> bool {
-    match error {
-        Error::NoSession(gone) | Error::Store(everturn_store::Error::Purged(gone)) => gone == id,
-        _ => false,
+        // Before it is another's: what that one says is not to be taken for our own.
+        self.drains.set_owned(id, false);
+        self.journal.append_leaving(lease, vec![event]).await?;
+        Ok(LeaseEnd::GivenBack)
     }
 }
 

@@ -44,6 +44,18 @@ pub enum Authority {
     Interrupt,
     /// Only the owner may.
     Owned(Lease),
+    /// Only the owner may, and gives the session back with it: one commit has both, or neither.
+    Leaving(Lease),
+}
+
+impl Authority {
+    /// The lease that it stands on.
+    pub(crate) fn lease(&self) -> Option<&Lease> {
+        match self {
+            Self::Owned(lease) | Self::Leaving(lease) => Some(lease),
+            Self::Open | Self::Admission | Self::Interrupt => None,
+        }
+    }
 }
 
 /// The answer to an append: it is on disk.

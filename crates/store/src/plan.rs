@@ -116,6 +116,8 @@ pub(crate) struct AppendPlan {
     pub(crate) created: bool,
     /// Its row.
     pub(crate) session: SessionRow,
+    /// Whether nobody has the session from then on.
+    pub(crate) given_back: bool,
     /// The log's rows, which may still be made: [`row::finish`] waits for them.
     pub(crate) log: Vec<Packing>,
     /// The projections' rows.
@@ -136,7 +138,7 @@ pub(crate) fn plan(
     let AppendRequest { session: id, authority, events } = asked;
     // What anybody may append gets its first answer again, whatever became of the session meanwhile. An owner is always
     // asked for its lease first.
-    let owned = matches!(authority, Authority::Owned(_));
+    let owned = authority.lease().is_some();
     let mut epoch = if owned { check_authority(state.as_ref(), &id, &authority)? } else { None };
     if let Some(first) = already_there(&id, &events, known)? {
         let state = state.as_ref().ok_or_else(|| Error::NoSession(id))?;
@@ -170,9 +172,13 @@ pub(crate) fn plan(
         rows.name(&state.tree.session.title);
     }
     let session = SessionRow::of(&state.tree.session, state.seq)?;
+    let given_back = matches!(authority, Authority::Leaving(_));
+    if given_back {
+        state.owner = None;
+    }
     let appended =
         Appended { first, seq: state.seq, session: Arc::new(state.tree.session.clone()), fresh: true };
-    Ok(AppendOutcome::Fresh(Box::new(AppendPlan { created, session, log, rows, appended, committed })))
+    Ok(AppendOutcome::Fresh(Box::new(AppendPlan { created, session, given_back, log, rows, appended, committed })))
 }
 
 /// The epoch under which the append is made; none for an open one.
@@ -182,13 +188,13 @@ fn check_authority(
     authority: &Authority,
 ) -> Result<Option<u64>, Error> {
     match (authority, state) {
-        (Authority::Owned(lease), Some(state)) => {
+        (Authority::Owned(lease) | Authority::Leaving(lease), Some(state)) => {
             let holds = state.owner.as_ref() == Some(&lease.owner)
                 && state.epoch == lease.epoch
                 && lease.session == *id;
             if holds { Ok(Some(lease.epoch)) } else { Err(Error::Fenced(id.clone())) }
         }
-        (Authority::Owned(_), None) => Err(Error::NoSession(id.clone())),
+        (Authority::Owned(_) | Authority::Leaving(_), None) => Err(Error::NoSession(id.clone())),
         (Authority::Admission, Some(state)) if state.tree.session.revert.is_some() => {
             Err(Error::Staged(id.clone()))
         }

@@ -246,7 +246,7 @@ impl Store {
         ask!(self, engine => engine.renew(lease).await)
     }
 
-    /// Gives the right back.
+    /// Gives the right back. Whoever has something to record with it appends as [leaving](Authority::Leaving).
     ///
     /// # Errors
     /// When the disk refuses.

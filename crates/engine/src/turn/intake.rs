@@ -96,7 +96,7 @@ impl StreamIntake {
             Delta::ReasoningStart { id } => self.start(turn, id, true).await?,
             Delta::TextDelta { id, text } | Delta::ReasoningDelta { id, text } => self.add(turn, &id, &text),
             Delta::TextEnd { id, metadata } | Delta::ReasoningEnd { id, metadata } => {
-                self.end(turn, &id, metadata).await?;
+                self.end(turn, &id, metadata);
             }
             Delta::ToolInputStart { id, name } => self.start_call(turn, id, name).await?,
             Delta::ToolInputDelta { .. } | Delta::ToolInputEnd { .. } => {}
@@ -163,13 +163,13 @@ impl StreamIntake {
         }
     }
 
-    async fn end(&mut self, turn: &mut Turn<'_>, id: &str, metadata: Option<Value>) -> Result<(), Error> {
-        let Some(open) = self.open.remove(id) else { return Ok(()) };
+    /// Has the end of a text recorded with what follows, which mostly comes at once.
+    fn end(&mut self, turn: &mut Turn<'_>, id: &str, metadata: Option<Value>) {
+        let Some(open) = self.open.remove(id) else { return };
         let metadata = object(metadata);
         // A signature holds for a thought as it was, to its last space.
         let text = if open.reasoning { open.text } else { open.text.trim_end().to_owned() };
-        turn.commit(vec![Event::PartEnded { entry: self.entry.clone(), part: open.part, text, metadata }])
-            .await
+        turn.record_later(Event::PartEnded { entry: self.entry.clone(), part: open.part, text, metadata });
     }
 
     async fn start_call(&mut self, turn: &mut Turn<'_>, id: String, tool: String) -> Result<(), Error> {

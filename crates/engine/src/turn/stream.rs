@@ -18,7 +18,7 @@ use crate::Error;
 use crate::calls::RunningCalls;
 use crate::provider_call::ProviderCall;
 
-/// How often streamed text is saved at least.
+/// How long streamed text, and what is recorded with something else, waits for that at most.
 const SAVE_EVERY: Duration = Duration::from_millis(200);
 
 impl Turn<'_> {
@@ -42,12 +42,13 @@ impl Turn<'_> {
             tries = waiting.attempt;
             self.wait_for(&waiting).await;
         }
-        let mut save = tokio::time::interval(SAVE_EVERY);
-        save.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut save_at = None;
         let lifecycle = self.services.lifecycle.clone();
         let mut stream = Some(self.call(&setup, &mut deadline).await);
         let mut heard = Instant::now();
         while stream.is_some() || !calls.is_empty() {
+            let unsaved = intake.is_open() || self.has_waiting();
+            save_at = unsaved.then(|| save_at.unwrap_or_else(|| Instant::now() + SAVE_EVERY));
             let failed = tokio::select! {
                 biased;
                 () = self.cancel.cancelled() => {
@@ -77,7 +78,7 @@ impl Turn<'_> {
                             Delta::Start => {
                                 if let Some(before) = before.take() {
                                     start = before.await.ok().flatten();
-                                    self.start_step(&setup.assistant, start.as_ref()).await?;
+                                    self.start_step(&setup.assistant, start.as_ref());
                                 }
                             }
                             Delta::Usage(_) => self.note_usage(&setup, &mut intake.meter),
@@ -102,9 +103,10 @@ impl Turn<'_> {
                 () = tokio::time::sleep_until(heard + limits.inactivity), if stream.is_some() => {
                     Failure::Inactivity { after: limits.inactivity, before_first_byte: false }
                 }
-                _ = save.tick(), if intake.is_open() => {
+                () = sleep_until(save_at), if save_at.is_some() => {
                     intake.save(self);
                     self.record_waiting().await?;
+                    save_at = None;
                     continue;
                 }
             };
@@ -141,10 +143,19 @@ impl Turn<'_> {
         ProviderCall::new(&setup.setting.session.id, &setup.chosen, &setup.request).holding(place)
     }
 
-    async fn start_step(&mut self, assistant: &EntryId, snapshot: Option<&TreeId>) -> Result<(), Error> {
+    /// Has the files before the answer recorded with the first thing that the model says: until then nothing changes them.
+    fn start_step(&mut self, assistant: &EntryId, snapshot: Option<&TreeId>) {
         let kind = PartKind::StepStart { snapshot: snapshot.map(|tree| tree.as_str().to_owned()) };
         let part = Box::new(Part::new(self.services.journal.mint().part(self.session()), kind));
-        self.commit(vec![Event::PartAdded { entry: assistant.clone(), part }]).await
+        self.record_later(Event::PartAdded { entry: assistant.clone(), part });
+    }
+}
+
+/// Waits until a moment; without one for ever.
+async fn sleep_until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }
 

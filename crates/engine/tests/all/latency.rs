@@ -15,7 +15,7 @@ use tokio::sync::broadcast::error::TryRecvError;
 
 use crate::bench::Bench;
 use crate::permission::ask;
-use crate::saving::{Clock, said, saved};
+use crate::saving::{Clock, SAVED, said, saved};
 
 /// How far the clock moves at once: as often as a process looks for what others do.
 const STEP: Duration = Duration::from_millis(25);
@@ -76,7 +76,9 @@ async fn check_text(database: Option<&TestDatabase>) {
     let prompt = Prompt::text("SLOW:150 HOLD:end SAY:one two three four five");
     bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
     said(&mut bench, "one ").await;
-    clock.advance(Duration::from_millis(1)).await;
+    // What was just said is saved in the first part of the time, and found in the second.
+    let save = SAVED;
+    clock.advance(save).await;
     assert_eq!(saved(&store, &bench, |text| text.starts_with("one ")).await, Ok(()));
     // Once the beginning was seen, no commit is left that would make the other process look.
     let seen = RefCell::new(String::new());
@@ -89,10 +91,8 @@ async fn check_text(database: Option<&TestDatabase>) {
         seen.borrow().ends_with(end)
     };
     let promised = Duration::from_millis(500);
-    check_within(&clock, promised, &mut updates, |update| grown_to(update, " ")).await;
+    check_within(&clock, promised - save, &mut updates, |update| grown_to(update, " ")).await;
     said(&mut bench, "four ").await;
-    // What was just said is saved in the first part of the time, and found in the second.
-    let save = Duration::from_millis(200);
     clock.advance(save).await;
     assert_eq!(saved(&store, &bench, |text| text == "one two three four ").await, Ok(()));
     if !seen.borrow().ends_with("four ") {

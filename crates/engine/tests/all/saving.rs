@@ -11,6 +11,9 @@ use serde_json::json;
 
 use crate::bench::Bench;
 
+/// When streamed text is saved at the latest. Timers end with the first whole millisecond after their time.
+pub(crate) const SAVED: Duration = Duration::from_millis(201);
+
 /// A clock that moves only when a test moves it.
 pub(crate) struct Clock {
     /// The paused clock runs ahead whenever all tasks wait, but not while a thread works for them.
@@ -69,11 +72,10 @@ async fn streamed_text_is_saved_within_200_milliseconds() {
     let prompt = Prompt::text("SLOW:40 HOLD:end SAY:one two three four five");
     bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
     said(&mut bench, "one ").await;
-    // The first piece is saved at once. Timers count in whole milliseconds, so the clock has to move for that.
-    clock.advance(Duration::from_millis(1)).await;
+    clock.advance(SAVED).await;
     assert_eq!(saved(&store, &bench, |text| text.starts_with("one ")).await, Ok(()));
     said(&mut bench, "four ").await;
-    clock.advance(Duration::from_millis(200)).await;
+    clock.advance(SAVED).await;
     assert_eq!(saved(&store, &bench, |text| text == "one two three four ").await, Ok(()));
 
     drop(clock);

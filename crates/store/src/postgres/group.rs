@@ -183,9 +183,12 @@ fn plan_one(
     match planned {
         Ok(Err(present)) => Ok((present, Vec::new())),
         Ok(Ok(((log, blobs), plan))) => {
-            let AppendPlan { session, mut rows, appended, committed, .. } = *plan;
+            let AppendPlan { session, given_back, mut rows, appended, committed, .. } = *plan;
             rows.blobs.extend(blobs);
             batch.add(target.key, session, log, rows);
+            if given_back {
+                batch.give_back(target.key);
+            }
             for (seq, new) in (appended.first..).zip(&asked.events) {
                 if repeated.contains(&new.id) {
                     let (id, session, event) = (new.id.clone(), id.clone(), new.event.clone());

@@ -66,6 +66,7 @@ statements! {
                       input = excluded.input, output = excluded.output, reasoning = excluded.reasoning,
                       cache_read = excluded.cache_read, cache_write = excluded.cache_write, cost = excluded.cost,
                       data = excluded.data, changed = excluded.changed";
+    free_sessions = "UPDATE session SET owner = NULL WHERE key = ANY($1::bigint[])";
     put_log = "INSERT INTO event (session, seq, id, time, type, data, epoch, stamp)
                SELECT u.*, pg_current_xact_id() FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[],
                  $5::text[], $6::bytea[], $7::bigint[]) u";

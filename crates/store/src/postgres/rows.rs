@@ -63,6 +63,8 @@ type TextValues = (i64, String, String, Option<String>);
 #[derive(Debug, Default)]
 pub(super) struct GroupBatch {
     sessions: MergedRows<i64, (i64, SessionRow)>,
+    /// Sessions that are given back.
+    free: Vec<i64>,
     log: Vec<(i64, LogRow)>,
     entries: MergedRows<(i64, String), (i64, EntryRow)>,
     parts: MergedRows<(i64, String, String), (i64, PartRow)>,
@@ -134,6 +136,11 @@ impl GroupBatch {
         }
     }
 
+    /// Takes in that nobody has this session any more.
+    pub(super) fn give_back(&mut self, key: i64) {
+        self.free.push(key);
+    }
+
     /// Takes in lines of a session's bill.
     pub(super) fn add_bill(&mut self, key: i64, bill: Vec<BillRow>) {
         for row in bill {
@@ -159,6 +166,7 @@ impl GroupBatch {
         tokio::try_join!(
             biased;
             self.write_sessions(link),
+            async { link.put(&statements.free_sessions, self.free.len(), &[&self.free]).await },
             self.write_log(link),
             async {
                 link.put(

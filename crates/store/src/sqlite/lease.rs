@@ -40,6 +40,12 @@ pub(super) fn check(connection: &Connection, lease: &Lease) -> Result<(), Error>
     if holds { Ok(()) } else { Err(Error::Fenced(lease.session.clone())) }
 }
 
+/// Gives back a session whose lease was seen to hold.
+pub(super) fn free(connection: &Connection, key: i64) -> Result<(), Error> {
+    connection.prepare_cached("UPDATE session SET owner = NULL WHERE key = ?1")?.execute([key])?;
+    Ok(())
+}
+
 /// Gives a session back, if it is still ours.
 pub(super) fn release(connection: &Connection, lease: &Lease) -> Result<(), Error> {
     connection

@@ -7,7 +7,7 @@ use everturn_model::{Session, SessionId, Tree, fold};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::stored_session::{maybe_text, text};
-use super::{bill, reader};
+use super::{bill, lease, reader};
 use crate::append::{Appended, Committed};
 use crate::payload::Blob;
 use crate::plan::{self, AppendOutcome, AppendPlan, AppendRequest, KnownEvent, NeededRows, SessionState};
@@ -60,12 +60,15 @@ pub(super) fn append(
             Ok(WrittenAppend { appended, committed: Vec::new(), fresh: None })
         }
         AppendOutcome::Fresh(plan) => {
-            let AppendPlan { session, log, rows, appended, committed, created } = *plan;
+            let AppendPlan { session, given_back, log, rows, appended, committed, created } = *plan;
             let key = match key {
                 Some(key) => key,
                 None => create(connection, &id)?,
             };
             put_session(connection, key, &session, Some(stamp))?;
+            if given_back {
+                lease::free(connection, key)?;
+            }
             put_rows(connection, key, &rows)?;
             // Last, because it may still be packed while the rows are written.
             let (log, blobs) = row::finish(log)?;
@@ -374,7 +377,7 @@ fn end_streams(connection: &Connection, key: i64, ended: &[EndedStreams]) -> Res
 
 /// Saves a piece of streamed text of an open part, if the lease still holds.
 pub(super) fn save_stream(connection: &Connection, piece: &crate::append::StreamPiece) -> Result<(), Error> {
-    super::lease::check(connection, &piece.lease)?;
+    lease::check(connection, &piece.lease)?;
     connection
         .prepare_cached(
             "INSERT OR REPLACE INTO stream (session, part, start, entry, text)

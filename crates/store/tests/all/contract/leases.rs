@@ -2,18 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use everturn_model::SessionId;
+use everturn_model::{Event, SessionId};
 use everturn_store::{Authority, Error, Lease, Store};
 use everturn_testkit::deadline::within;
 use tokio::task::JoinSet;
 
-use crate::events::{append, begin, log, part_started, session_id, started, streaming, titled, turn};
+use crate::events::{append, begin, log, new, part_started, session_id, started, streaming, titled, turn};
 use crate::place::{Place, contract};
 
 contract![
     a_session_has_one_owner_and_taking_what_one_has_changes_nothing,
     a_session_that_is_not_there_cannot_be_taken,
     a_session_that_was_given_back_is_free,
+    last_words_give_a_session_back,
+    what_is_refused_gives_nothing_back,
     one_of_many_who_take_a_session_at_once_gets_it,
     the_session_of_a_dead_owner_is_taken_at_once,
     the_session_of_a_silent_owner_is_taken_when_patience_ends_and_not_before,
@@ -67,6 +69,50 @@ async fn a_session_that_was_given_back_is_free(place: &Place) {
     two.release(old).await.unwrap();
     two.renew(&lease).await.unwrap();
     check_busy(&one.acquire(&id).await, &id, "own_b");
+}
+
+async fn last_words_give_a_session_back(place: &Place) {
+    let (one, two) = (place.open("own_a").await, place.open("own_b").await);
+    let id = begin(&one).await;
+    let lease = one.acquire(&id).await.unwrap();
+    let (owned, leaving) = (Authority::Owned(lease.clone()), Authority::Leaving(lease.clone()));
+    // They may all be of one commit: what comes after the last words is refused there as well.
+    let (first, last, late) = tokio::join!(
+        biased;
+        one.append(&id, owned.clone(), vec![titled("b")]),
+        one.append(&id, leaving, vec![titled("c"), titled("d")]),
+        one.append(&id, owned, vec![titled("too late")]),
+    );
+    let appended = (first.unwrap(), last.unwrap());
+    assert_eq!((appended.0.seq, appended.1.seq), (1, 3));
+    assert!(matches!(&late, Err(Error::Fenced(found)) if *found == id), "{late:?}");
+    check_lost(&one, &lease).await;
+    assert_eq!(one.session(&id).await.unwrap().unwrap().title, "d");
+    let taken = two.acquire(&id).await.unwrap();
+    assert_eq!((taken.epoch, taken.taken_from), (lease.epoch + 1, None));
+}
+
+async fn what_is_refused_gives_nothing_back(place: &Place) {
+    let (one, two) = (place.open("own_a").await, place.open("own_b").await);
+    let id = begin(&one).await;
+    let lease = one.acquire(&id).await.unwrap();
+    let leaving = |lease: &Lease| Authority::Leaving(lease.clone());
+    let ended = Event::PartEnded {
+        entry: "msg_unknown".into(),
+        part: "prt_unknown".into(),
+        text: String::new(),
+        metadata: None,
+    };
+    let nonsense = new(ended);
+    let unfit = one.append(&id, leaving(&lease), vec![titled("b"), nonsense]).await;
+    assert!(matches!(unfit, Err(Error::Unfit { .. })), "{unfit:?}");
+    check_busy(&two.acquire(&id).await, &id, "own_a");
+    one.release(lease.clone()).await.unwrap();
+    let taken = two.acquire(&id).await.unwrap();
+    let stale = one.append(&id, leaving(&lease), vec![titled("stale")]).await;
+    assert!(matches!(&stale, Err(Error::Fenced(found)) if *found == id), "{stale:?}");
+    check_busy(&one.acquire(&id).await, &id, "own_b");
+    two.append(&id, Authority::Owned(taken), vec![titled("c")]).await.unwrap();
 }
 
 async fn one_of_many_who_take_a_session_at_once_gets_it(place: &Place) {

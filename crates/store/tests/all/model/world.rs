@@ -248,9 +248,10 @@ impl Sequence {
 impl Known {
     /// A right that there is: the owner's, if it is this store; or anybody's.
     fn authority(&self, store: &Store, right: u8) -> Authority {
-        match (right % 4, self.lease()) {
-            (0 | 1, Some(lease)) if lease.owner == store.owner() => Authority::Owned(lease),
-            (2, _) => Authority::Admission,
+        match (right % 8, self.lease()) {
+            (0..4, Some(lease)) if lease.owner == store.owner() => Authority::Owned(lease),
+            (4, Some(lease)) if lease.owner == store.owner() => Authority::Leaving(lease),
+            (5 | 6, _) => Authority::Admission,
             _ => Authority::Open,
         }
     }
@@ -261,6 +262,7 @@ impl Known {
         if events.is_empty() {
             return;
         }
+        let left = if let Authority::Leaving(lease) = &authority { Some(lease.clone()) } else { None };
         let answer = store.append(&self.id(), authority, events).await;
         if self.purged {
             assert!(matches!(answer, Err(Error::Purged(_))), "{answer:?}");
@@ -270,6 +272,10 @@ impl Known {
         let first = self.story.records[before].seq;
         let session = Arc::new(self.session().clone());
         assert_eq!(answer.unwrap(), Appended { first, seq: last, session, fresh: true });
+        if left.is_some() {
+            self.lost.extend(left);
+            self.owner = None;
+        }
     }
 
     /// Appends an event of which only the fold knows whether it fits.
