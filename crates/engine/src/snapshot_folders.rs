@@ -13,18 +13,21 @@ use crate::projects::Location;
 #[derive(Debug, Clone)]
 pub(crate) struct SnapshotFolders {
     folder: PathBuf,
+    /// Our own folder, databases and keys included.
+    data: PathBuf,
     open: Arc<Mutex<HashMap<PathBuf, Arc<Snapshots>>>>,
 }
 
 impl SnapshotFolders {
     /// Recorders that keep what they record in a data folder.
     pub(crate) fn new(data: &Path) -> Self {
-        Self { folder: data.join("snapshot"), open: Arc::default() }
+        let real = data.canonicalize().unwrap_or_else(|_| data.to_owned());
+        Self { folder: real.join("snapshot"), data: real, open: Arc::default() }
     }
 
     /// The recorder of a worktree's files; none where recording is off or impossible.
     pub(crate) fn of(&self, config: &Config, location: &Location) -> Option<Arc<Snapshots>> {
-        if !config.snapshot {
+        if !config.snapshot || location.worktree.starts_with(&self.data) {
             return None;
         }
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -34,7 +37,7 @@ impl SnapshotFolders {
         let folder = self.folder_of(&location.project.id, &location.worktree);
         match Snapshots::open(folder, location.worktree.clone()) {
             Ok(snapshots) => {
-                let snapshots = Arc::new(snapshots);
+                let snapshots = Arc::new(snapshots.without(&self.data));
                 open.insert(location.worktree.clone(), Arc::clone(&snapshots));
                 Some(snapshots)
             }

@@ -68,6 +68,7 @@ impl Database {
     /// # Errors
     /// When it is not there or is not a database.
     pub fn open(path: &Path) -> Result<Self, Error> {
+        crate::sqlite::keep_locks();
         let io = |source| Error::io(path, source);
         let beside = |end: &str| PathBuf::from(format!("{}{end}", path.display()));
         let unfinished = std::fs::metadata(beside("-wal")).is_ok_and(|file| file.len() > 0);

@@ -7,6 +7,8 @@
 mod bill;
 pub(crate) mod copy;
 pub(crate) mod feed;
+#[cfg(target_os = "linux")]
+mod file_locks;
 mod index;
 mod instance_rows;
 mod lease;
@@ -48,6 +50,13 @@ use crate::search::IndexedPlace;
 use crate::words::WordQuery;
 use schema::ConnectionSettings;
 use writer::Job;
+
+/// Has the locks of connections that are opened from now on last as long as these, whatever else this process does with the
+/// files.
+pub(crate) fn keep_locks() {
+    #[cfg(target_os = "linux")]
+    file_locks::install();
+}
 
 /// The engine on SQLite.
 #[derive(Debug)]

@@ -166,6 +166,8 @@ pub struct Snapshots {
     store: SnapshotStore,
     worktree: PathBuf,
     bounds: CaptureLimits,
+    /// Folders that are never part of a tree, nor put back: the store's own, and one of whoever uses this.
+    private: Vec<PathBuf>,
     index: Mutex<FileIndex>,
 }
 
@@ -189,7 +191,15 @@ impl Snapshots {
         }
         let store = SnapshotStore::open(dir.into())?;
         let index = FileIndex::load(&store);
-        Ok(Self { store, worktree, bounds, index: Mutex::new(index) })
+        let private = vec![store.dir().to_owned()];
+        Ok(Self { store, worktree, bounds, private, index: Mutex::new(index) })
+    }
+
+    /// The same without a folder: what is in it is neither recorded nor put back.
+    #[must_use]
+    pub fn without(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.private.push(folder.into());
+        self
     }
 
     /// Stores the worktree as it is now.
@@ -201,7 +211,7 @@ impl Snapshots {
         #[cfg(target_os = "linux")]
         let recording = ProjectRecording::begin(&self.worktree);
         #[allow(unused_mut, reason = "elsewhere nothing runs in a sandbox")]
-        let mut tree = walk::capture(&self.store, &self.worktree, self.bounds, &mut index)?;
+        let mut tree = walk::capture(&self.store, &self.worktree, &self.private, self.bounds, &mut index)?;
         #[cfg(target_os = "linux")]
         mark_unsettled(&mut tree, &recording.end());
         self.store.put_tree(&tree)
@@ -239,7 +249,7 @@ impl Snapshots {
     /// Only files that are still as the plan expects are touched: what a person changed since stays. What a program
     /// may have made at a protected place is not put there again. Doing the same plan again after a crash completes it.
     pub fn restore(&self, plan: &SnapshotPlan) -> Result<RestoreReport, SnapshotError> {
-        restore::restore(&self.store, &self.worktree, plan)
+        restore::restore(&self.store, &self.worktree, &self.private, plan)
     }
 
     fn file_diff(&self, change: &TreeChange) -> Result<TreeDiff, SnapshotError> {

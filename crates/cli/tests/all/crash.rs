@@ -4,9 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use everturn_store::{Options, Store};
-use everturn_testkit::{ModelServer, within};
+use everturn_testkit::process::ServerOptions;
+use everturn_testkit::{EverturnServer, ModelServer, opencode_config, within};
 use serde_json::{Value, json};
 
+use crate::shell::Home;
 use crate::stage::{Stage, prompt};
 
 /// How often something is looked at while it is waited for.
@@ -213,4 +215,38 @@ async fn while_a_permission_is_asked_for() {
     stage.client().post(&format!("/permission/{id}/reply"), &json!({"reply": "once"})).await.ok();
     let messages = answered(&stage, &session).await;
     assert_eq!(texts(&messages, "assistant"), ["was allowed"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_that_has_the_data_in_it_takes_no_accepted_prompt() {
+    // What was recorded of the folder, and what was searched in it, dropped the server's locks on its database. The next
+    // command took it for unused, deleted the log under the server, and all that was accepted from then on was lost.
+    let (model, mut home) = (ModelServer::start(), Home::new());
+    let data = home.work().join("data");
+    std::fs::create_dir(&data).unwrap();
+    home.set("EVERTURN_DATA", &data);
+    let mut config = opencode_config(&model.base_url());
+    config["permission"] = json!({"*": "allow", "secret_file": "allow", "external_directory": "allow"});
+    home.configure(&config);
+    let mut options = ServerOptions::with_model(&model.base_url());
+    options.directory = Some(home.work().to_owned());
+    options.config = config;
+    options.environment = vec![("EVERTURN_DATA".to_owned(), data.display().to_string())];
+    let mut server = EverturnServer::start(Path::new(env!("CARGO_BIN_EXE_everturn")), options).await;
+    let client = server.client();
+    let begin = async |text: &str| {
+        let made = client.post("/session", &json!({"title": text})).await.ok().json();
+        let id = made["id"].as_str().unwrap().to_owned();
+        let prompt = json!({"parts": [{"type": "text", "text": text}]});
+        client.post(&format!("/session/{id}/message"), &prompt).await.ok();
+        id
+    };
+    begin("TOOL:bash:true\nSAY:one").await;
+    let search = json!({"pattern": "session", "path": data});
+    begin(&format!("JSONTOOL:grep:{search}\nSAY:two")).await;
+    home.run(&["session", "list"]).success();
+    let last = begin("SAY:three").await;
+    server.kill9().await;
+    let shown = home.run(&["session", "show", &last]).success();
+    assert!(shown.contains("SAY:three") && shown.contains("  three"), "{shown}");
 }

@@ -44,6 +44,7 @@ pub(crate) fn restore(from: &Path, folder: &Path) -> Result<(), Error> {
     let work = tempfile::Builder::new().prefix(".everturn-").tempdir_in(folder).map_err(io)?;
     let fresh = private(from, work.path())?;
     let failure = |source: rusqlite::Error| super::failure(&fresh, source);
+    super::keep_locks();
     let connection = Connection::open(&fresh).map_err(failure)?;
     connection.execute_batch("UPDATE session SET owner = NULL").map_err(failure)?;
     copy(&connection, &target)

@@ -157,6 +157,7 @@ pub(super) fn open_reader(settings: &ConnectionSettings) -> Result<Connection, E
 }
 
 fn connect(settings: &ConnectionSettings, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    super::keep_locks();
     let connection = match &settings.vfs {
         Some(vfs) => Connection::open_with_flags_and_vfs(&settings.path, flags, vfs.as_str()),
         None => Connection::open_with_flags(&settings.path, flags),

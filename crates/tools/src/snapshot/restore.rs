@@ -76,6 +76,9 @@ pub enum SkipReason {
     /// It does not lie in the worktree, or a link leads out of it.
     #[error("it does not lie in the worktree")]
     Outside,
+    /// It lies in a folder that is recorded no more.
+    #[error("it belongs to the program that records")]
+    Private,
     /// It is protected, and a program of an agent may have made it: nobody has agreed to it.
     #[error("it is protected, and a command of the agent may have made it")]
     Unsettled,
@@ -88,6 +91,7 @@ pub enum SkipReason {
 pub(super) fn restore(
     store: &SnapshotStore,
     worktree: &Path,
+    private: &[PathBuf],
     plan: &SnapshotPlan,
 ) -> Result<RestoreReport, SnapshotError> {
     let expected = store.tree(&plan.expected)?;
@@ -116,6 +120,7 @@ pub(super) fn restore(
         let expected = expected.get(relative.as_os_str().as_bytes()).map(|entry| entry.unmarked());
         let put = RestoredFile { root: &root, worktree, relative, file: &file, expected };
         let done = match target.map(|target| store.blob(target.hash)).transpose() {
+            _ if private.iter().any(|folder| file.starts_with(folder)) => Err(SkipReason::Private),
             Ok(content) => put.apply(target.zip(content)),
             Err(error) => Err(SkipReason::Refused(error.to_string())),
         };

@@ -5,7 +5,7 @@
 //! recorded lay in the worktree, whatever a path leads to by then.
 //!
 //! Gitignore rules hold whether or not the folder is a git repository; `.git` itself, our own half-written
-//! files and a store inside the worktree are never part of a tree. Files come and go while the walk goes on:
+//! files and private folders inside the worktree are never part of a tree. Files come and go while the walk goes on:
 //! one that vanishes was not there, one that changes under the reader is read again.
 
 use std::ffi::{OsStr, OsString};
@@ -29,13 +29,14 @@ const TRIES: usize = 3;
 pub(super) fn capture(
     store: &SnapshotStore,
     worktree: &Path,
+    private: &[PathBuf],
     bounds: CaptureLimits,
     index: &mut FileIndex,
 ) -> Result<FileTree, SnapshotError> {
     let mut next = FileIndex::new(store.now()?, index.len());
     let mut tree = FileTree::new();
     let mut reused = 0_usize;
-    let mut walk = WorktreeWalk::begin(worktree, store.dir())?;
+    let mut walk = WorktreeWalk::begin(worktree, private)?;
     while let Some(found) = walk.next_folder()? {
         for name in &found.files {
             let Ok(stat) = found.folder.stat(name).map(|stat| FileStat::of(&stat)) else { continue };
@@ -140,7 +141,8 @@ pub(super) fn ignored(root: &OpenFolder, relative: &Path) -> bool {
 #[derive(Debug)]
 struct WorktreeWalk<'a> {
     worktree: &'a Path,
-    store: &'a Path,
+    /// Folders that are not looked into.
+    private: &'a [PathBuf],
     root: OpenFolder,
     /// The folders that are still to be looked into, below the worktree, with the rules above each.
     ahead: Vec<(PathBuf, FolderRules)>,
@@ -155,9 +157,9 @@ struct WalkedFolder {
 }
 
 impl<'a> WorktreeWalk<'a> {
-    fn begin(worktree: &'a Path, store: &'a Path) -> Result<Self, SnapshotError> {
+    fn begin(worktree: &'a Path, private: &'a [PathBuf]) -> Result<Self, SnapshotError> {
         let root = OpenFolder::at(worktree).map_err(SnapshotError::io(worktree))?;
-        Ok(Self { worktree, store, root, ahead: vec![(PathBuf::new(), FolderRules::default())] })
+        Ok(Self { worktree, private, root, ahead: vec![(PathBuf::new(), FolderRules::default())] })
     }
 
     /// The next folder; none when all were looked into.
@@ -195,7 +197,7 @@ impl<'a> WorktreeWalk<'a> {
                 }
                 if !is_folder {
                     files.push(name);
-                } else if self.worktree.join(&path) != self.store {
+                } else if !self.private.contains(&self.worktree.join(&path)) {
                     self.ahead.push((path, rules.clone()));
                 }
             }
@@ -234,7 +236,8 @@ mod tests {
         // Files were read by path after their folder was listed, so the file of the same name outside was recorded.
         let (base, worktree, outside) = worktree();
         let store = SnapshotStore::open(base.path().join("store")).unwrap();
-        let mut walk = WorktreeWalk::begin(&worktree, store.dir()).unwrap();
+        let private = [store.dir().to_owned()];
+        let mut walk = WorktreeWalk::begin(&worktree, &private).unwrap();
         assert_eq!(walk.next_folder().unwrap().unwrap().files, [] as [&str; 0]);
         let found = walk.next_folder().unwrap().unwrap();
         assert_eq!((found.below.as_path(), &*found.files), (Path::new("d"), &["key".into()] as &[OsString]));
@@ -247,7 +250,8 @@ mod tests {
     fn a_link_that_takes_the_place_of_a_folder_ahead_is_passed_over() {
         let (base, worktree, outside) = worktree();
         let store = base.path().join("store");
-        let mut walk = WorktreeWalk::begin(&worktree, &store).unwrap();
+        let private = [store];
+        let mut walk = WorktreeWalk::begin(&worktree, &private).unwrap();
         walk.next_folder().unwrap().unwrap();
         swap(&worktree, &outside);
         assert!(walk.next_folder().unwrap().is_none());

@@ -10,7 +10,7 @@ use std::sync::Barrier;
 
 use everturn_tools::patch::FileStatus;
 use everturn_tools::snapshot::{
-    CaptureLimits, SkipReason, SnapshotError, SnapshotPlan, Snapshots, TreeDiff, TreeId,
+    CaptureLimits, SkipReason, SkippedFile, SnapshotError, SnapshotPlan, Snapshots, TreeDiff, TreeId,
 };
 
 use crate::harness::{Project, names};
@@ -203,6 +203,31 @@ fn a_store_inside_the_worktree_does_not_capture_itself() {
     let first = snapshots.capture().unwrap();
     assert_eq!(snapshots.capture().unwrap(), first);
     assert!(snapshots.content(&first, Path::new(".store/index")).unwrap().is_none());
+}
+
+#[test]
+fn a_private_folder_is_neither_recorded_nor_put_back() {
+    // Undo offered to write the log of a database back that was in use.
+    let project = Project::new();
+    project.file("own/log", "1");
+    project.file("a", "1");
+    let open = || Snapshots::open(project.outside().join("store"), project.path("")).unwrap();
+    let before = open().capture().unwrap();
+    project.file("own/log", "2");
+    project.file("own/new", "2");
+    project.file("a", "2");
+    let snapshots = open().without(project.path("own"));
+    let after = snapshots.capture().unwrap();
+    for file in ["own/log", "own/new"] {
+        assert!(snapshots.content(&after, Path::new(file)).unwrap().is_none(), "{file}");
+    }
+    // A tree of an earlier version has it.
+    let files = ["own/log", "a"].map(|file| (project.path(file), before.clone()));
+    let report = snapshots.restore(&SnapshotPlan { expected: after, files: files.into() }).unwrap();
+    assert_eq!(report.restored, [project.path("a")]);
+    let skipped = [SkippedFile { file: project.path("own/log"), why: SkipReason::Private }];
+    assert_eq!(report.skipped, skipped);
+    assert_eq!(std::fs::read_to_string(project.path("own/log")).unwrap(), "2");
 }
 
 #[test]
