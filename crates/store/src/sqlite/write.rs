@@ -200,24 +200,17 @@ pub(super) fn put_session(
     let spent = &row.spent;
     connection
         .prepare_cached(
-            "UPDATE session SET seq = ?2, project = ?3, directory = ?4, parent = ?5, title = ?6, folded = ?7,
-             created = ?8, updated = ?9, archived = ?10, trashed = ?11, open = ?12, data = ?13, input = ?14,
-             output = ?15, reasoning = ?16, cache_read = ?17, cache_write = ?18, cost = ?19,
-             changed = ifnull(?20, changed) WHERE key = ?1",
+            "UPDATE session SET seq = ?2, title = ?3, folded = ?4, created = ?5, archived = ?6, data = ?7, input = ?8,
+             output = ?9, reasoning = ?10, cache_read = ?11, cache_write = ?12, cost = ?13,
+             changed = ifnull(?14, changed) WHERE key = ?1",
         )?
         .execute(params![
             key,
             row.seq,
-            row.project,
-            row.directory,
-            row.parent,
             row.title,
             row.folded,
             row.created,
-            row.updated,
             row.archived,
-            row.trashed,
-            row.open,
             row.data,
             spent.input,
             spent.output,
@@ -227,6 +220,14 @@ pub(super) fn put_session(
             spent.cost,
             stamp
         ])?;
+    // Lists are ordered and chosen by these. They seldom change, and each has a page of an index that would be written.
+    connection
+        .prepare_cached(
+            "UPDATE session SET project = ?2, directory = ?3, parent = ?4, updated = ?5, trashed = ?6, open = ?7
+             WHERE key = ?1 AND (project, directory, parent, updated, trashed, open)
+             IS NOT (?2, ?3, ?4, ?5, ?6, ?7)",
+        )?
+        .execute(params![key, row.project, row.directory, row.parent, row.updated, row.trashed, row.open])?;
     Ok(())
 }
 
