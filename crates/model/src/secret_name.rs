@@ -45,6 +45,32 @@ pub fn holds_secrets(name: &str) -> bool {
     matches!(plain(name).as_str(), "headers" | "environment" | "env")
 }
 
+/// What is shown of a secret: where it is taken from, if it is not written there. That is none, and the very thing that
+/// somebody decides about who is asked whether a project may have it.
+fn hidden(secret: &str) -> Value {
+    let mut shown = String::new();
+    let mut rest = secret;
+    while let Some((at, end)) = reference(rest) {
+        let (before, reference) = (rest.get(..at).unwrap_or_default(), rest.get(at..end).unwrap_or_default());
+        if !before.trim().is_empty() {
+            shown.push_str(HIDDEN);
+        }
+        shown.push_str(reference);
+        rest = rest.get(end..).unwrap_or_default();
+    }
+    if !rest.trim().is_empty() || shown.is_empty() {
+        shown.push_str(HIDDEN);
+    }
+    shown.into()
+}
+
+/// Where the first `{env:NAME}` or `{file:PATH}` of a text begins and ends.
+fn reference(text: &str) -> Option<(usize, usize)> {
+    let at = ["{env:", "{file:"].iter().filter_map(|kind| text.find(kind)).min()?;
+    let end = text.get(at..)?.find('}')?;
+    Some((at, at + end + 1))
+}
+
 /// A list without what looks like a secret, and without what options of programs say that are secrets by their names.
 #[must_use]
 pub fn masked_list(list: &[Value], each: impl Fn(&Value) -> Value) -> Value {
@@ -55,9 +81,9 @@ pub fn masked_list(list: &[Value], each: impl Fn(&Value) -> Value) -> Value {
         let option = text.starts_with('-').then(|| text.split_once('='));
         shown.push(match option {
             Some(Some((name, said))) if is_secret_variable(name) && !said.is_empty() => {
-                format!("{name}={HIDDEN}").into()
+                format!("{name}={}", hidden(said).as_str().unwrap_or(HIDDEN)).into()
             }
-            None if is_value && value.is_string() => HIDDEN.into(),
+            None if is_value && value.is_string() => hidden(text),
             _ => each(value),
         });
         is_value = option == Some(None) && is_secret_variable(text);
@@ -69,15 +95,16 @@ pub fn masked_list(list: &[Value], each: impl Fn(&Value) -> Value) -> Value {
 /// hidden, and everything else is there, variables of programs included.
 #[must_use]
 pub fn masked(name: &str, value: &Value) -> Value {
-    let hidden = |key: &str, value: &Value| !value.is_null() && key != "env" && is_secret(key);
+    let is_hidden = |key: &str, value: &Value| !value.is_null() && key != "env" && is_secret(key);
+    let hide = |value: &Value| hidden(value.as_str().unwrap_or_default());
     match value {
-        value if hidden(name, value) && !value.is_object() => HIDDEN.into(),
+        value if is_hidden(name, value) && !value.is_object() => hide(value),
         Value::Object(map) if plain(name) == "headers" => {
-            map.keys().map(|key| (key.clone(), Value::from(HIDDEN))).collect::<Map<_, _>>().into()
+            map.iter().map(|(key, value)| (key.clone(), hide(value))).collect::<Map<_, _>>().into()
         }
         Value::Object(map) if holds_secrets(name) => {
             let one = |(key, value): (&String, &Value)| {
-                let shown = if is_secret_variable(key) { HIDDEN.into() } else { masked(key, value) };
+                let shown = if is_secret_variable(key) { hide(value) } else { masked(key, value) };
                 (key.clone(), shown)
             };
             map.iter().map(one).collect::<Map<_, _>>().into()
@@ -119,5 +146,24 @@ mod tests {
             json!({"options": {"apiKey": "SECRET", "baseURL": "http://x", "maxTokens": 5}, "oauth": {"clientSecret": 1}}),
             json!({"options": {"apiKey": HIDDEN, "baseURL": "http://x", "maxTokens": 5}, "oauth": {"clientSecret": HIDDEN}}),
         );
+    }
+
+    #[test]
+    fn where_a_secret_is_taken_from_is_shown() {
+        // Whoever was asked could not see that a project wanted another key than before.
+        let check = |value: &str, expected: &str| {
+            let header = |text: &str| json!({"headers": {"X": text}});
+            assert_eq!(masked("mcp.docs", &header(value)), header(expected));
+            let option =
+                |text: &str| json!({"options": {"apiKey": text}, "command": [format!("--token={text}")]});
+            assert_eq!(masked("provider.docs", &option(value)), option(expected));
+        };
+        check("{file:~/.ssh/id_rsa}", "{file:~/.ssh/id_rsa}");
+        check("{env:A}{env:B}", "{env:A}{env:B}");
+        check("Bearer {env:TOKEN}", "[hidden]{env:TOKEN}");
+        check("{env:USER}:hunter2", "{env:USER}[hidden]");
+        check("hunter{2", HIDDEN);
+        check("{env:unfinished", HIDDEN);
+        check(" ", HIDDEN);
     }
 }
