@@ -141,3 +141,44 @@ fn check(producer: &ContextKey, source: &ContextSource) -> Result<(), Error> {
     };
     Err(Error::Unavailable(fault))
 }
+
+#[cfg(test)]
+mod tests {
+    use everturn_tools::Observed;
+
+    use super::*;
+
+    fn source(key: ContextKey, baseline: &str, update: &str) -> ContextSource {
+        ContextSource {
+            key,
+            value: Observed::Present(7.into()),
+            baseline: baseline.to_owned(),
+            update: update.to_owned(),
+            removal: None,
+        }
+    }
+
+    #[test]
+    fn a_source_says_what_it_has_under_its_own_key_and_in_bounds() {
+        let own = ContextKey::new("test/gauge").unwrap();
+        let said = |baseline: &str, update: &str| source(own.clone(), baseline, update);
+        let check_refused = |source: &ContextSource, expected: &str| {
+            let fault = check(&own, source).unwrap_err().to_string();
+            assert!(fault.contains(expected), "{fault}");
+        };
+        check(&own, &said("it is 7", "it is 7 now")).unwrap();
+        check(&own, &source(own.of_one("left"), "it is 7", "it is 7 now")).unwrap();
+        let silent = "test/gauge has a value and no words for it";
+        check_refused(&said("", "it is 7 now"), silent);
+        check_refused(&said("it is 7", " \n"), silent);
+        let other = ContextKey::new("test/gauges").unwrap();
+        check_refused(&source(other, "it is 7", "now"), "test/gauge gave a source under test/gauges");
+        let long = "x".repeat(SOURCE_MAX + 1);
+        let too_long = "the text of test/gauge is longer than 4 MiB";
+        check_refused(&said(&long, "now"), too_long);
+        check_refused(&said("it is 7", &long), too_long);
+        check_refused(&ContextSource { removal: Some(long), ..said("it is 7", "now") }, too_long);
+        // What is not there needs no words.
+        check(&own, &ContextSource { value: Observed::Absent, ..said("", "") }).unwrap();
+    }
+}
