@@ -195,7 +195,7 @@ impl Config {
             snapshot: raw.get("snapshot").and_then(Value::as_bool).unwrap_or(true),
             tool_output: raw.get("tool_output").map(limits).unwrap_or_default(),
             budgets: Budgets::read(raw.get("budget")).0,
-            limits: raw.get("limits").map(TurnLimits::read).unwrap_or_default(),
+            limits: raw.get("limits").map(|limits| TurnLimits::read(limits).0).unwrap_or_default(),
             sandbox: SandboxChoice::default(),
             mcp: raw.get("mcp").map(mcp::ConfiguredServers::read).unwrap_or_default(),
             instructions: Vec::new(),

@@ -5,6 +5,8 @@ use everturn_model::permission::Rule;
 use serde_json::Value;
 
 use super::layer::put_at;
+use super::misspelling::shown;
+use super::placeholders;
 use super::rules::{ConfiguredRules, rules, rules_of_tools};
 
 /// For whom an agent works.
@@ -64,8 +66,11 @@ pub struct AgentDefinition {
 impl AgentDefinition {
     /// Takes in what a further file says, but for the rules, which depend on whose file it is.
     pub(super) fn refine(&mut self, value: &Value) {
-        let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-        let flag = |key: &str| value.get(key).and_then(Value::as_bool);
+        let sound = |key: &str| value.get(key).filter(|value| mistake(key, value).is_none());
+        let text = |key: &str| sound(key).and_then(Value::as_str).map(str::to_owned);
+        let flag = |key: &str| sound(key).and_then(Value::as_bool);
+        let number = |key: &str| sound(key).and_then(Value::as_f64);
+        let count = |key: &str| sound(key).and_then(Value::as_u64);
         self.description = text("description").or(self.description.take());
         self.role = text("mode").and_then(|word| AgentRole::of(&word)).or(self.role);
         self.hidden = flag("hidden").or(self.hidden);
@@ -73,12 +78,40 @@ impl AgentDefinition {
         self.prompt = text("prompt").or(self.prompt.take());
         self.model = text("model").or(self.model.take());
         self.variant = text("variant").or(self.variant.take());
-        let number = |key: &str| value.get(key).and_then(Value::as_f64);
+        self.temperature = number("temperature").or(self.temperature);
         self.top_p = number("top_p").or(self.top_p);
         // `maxSteps` is what OpenCode called it before.
-        let count = |key: &str| value.get(key).and_then(Value::as_u64).filter(|count| *count > 0);
         self.steps = count("steps").or_else(|| count("maxSteps")).or(self.steps);
-        self.temperature = value.get("temperature").and_then(Value::as_f64).or(self.temperature);
+    }
+}
+
+/// What is wrong with the value of one of an agent's settings, in words that follow its name.
+pub(super) fn mistake(key: &str, value: &Value) -> Option<String> {
+    let is_within = |most: f64| value.as_f64().is_some_and(|number| (0.0..=most).contains(&number));
+    let is_role = |word: &str| AgentRole::of(word).is_some();
+    let (is_sound, form) = match key {
+        "description" | "model" | "prompt" | "variant" => (value.is_string(), "a text"),
+        "disable" | "hidden" => (value.is_boolean(), "`true` or `false`"),
+        // What stands in the place of a variable is not known yet.
+        "mode" => (
+            value.as_str().is_some_and(is_role) || placeholders::are_in(value) && value.is_string(),
+            "`primary`, `subagent` or `all`",
+        ),
+        "steps" | "maxSteps" => (value.as_u64().is_some_and(|count| count > 0), "a whole number above 0"),
+        "temperature" => (is_within(2.0), "a number from 0 to 2"),
+        "top_p" => (is_within(1.0), "a number from 0 to 1"),
+        _ => return None,
+    };
+    (!is_sound).then(|| format!("it is {form}, not `{}`", shown(&value.to_string())))
+}
+
+/// Leaves out what cannot be used, so that it does not take the place of what another file says.
+pub(super) fn drop_mistakes(values: &mut Map) {
+    for table in ["agent", "mode"] {
+        let agents = values.get_mut(table).and_then(Value::as_object_mut).into_iter().flatten();
+        for agent in agents.filter_map(|(_, agent)| agent.as_object_mut()) {
+            agent.retain(|key, value| mistake(key, value).is_none());
+        }
     }
 }
 
@@ -128,7 +161,42 @@ mod tests {
             ..AgentDefinition::default()
         };
         assert_eq!(agent, expected);
+        // What is of the wrong kind or out of its range says nothing, wherever it comes from.
+        agent.refine(
+            &json!({"description": 1, "mode": 2, "hidden": "no", "disable": "no", "prompt": ["x"], "model": {},
+            "variant": 3, "temperature": 2.1, "top_p": -0.1, "steps": -2, "maxSteps": "x"}),
+        );
+        assert_eq!(agent, expected);
         let found = rules_in(&json!({"permission": {"bash": "allow"}, "tools": {"bash": false}}));
         assert_eq!(found, [Rule::new("bash", "*", Action::Deny), Rule::new("bash", "*", Action::Allow)]);
+    }
+
+    #[test]
+    fn each_setting_has_its_form() {
+        for (key, sound, wrong) in [
+            ("description", json!(["x", ""]), json!([1, null, ["x"]])),
+            ("prompt", json!(["x", ""]), json!([true, {}])),
+            ("model", json!(["x/y"]), json!([5, ["x/y"]])),
+            ("variant", json!(["high"]), json!([3])),
+            ("hidden", json!([true, false]), json!(["true", 1, null])),
+            ("disable", json!([true, false]), json!(["yes", 0])),
+            (
+                "mode",
+                json!(["primary", "subagent", "all", "{env:MODE}"]),
+                json!(["x", "Primary", 1, ["{env:MODE}"]]),
+            ),
+            ("steps", json!([1, 500]), json!([0, -2, 1.5, "x", null])),
+            ("maxSteps", json!([1]), json!([0, "x"])),
+            ("temperature", json!([0, 0.7, 2]), json!([-0.1, 2.1, "hot", null])),
+            ("top_p", json!([0, 0.5, 1]), json!([-0.1, 5, 1.01, "0.5"])),
+        ] {
+            for value in sound.as_array().unwrap() {
+                assert_eq!(mistake(key, value), None, "{key}: {value}");
+            }
+            for value in wrong.as_array().unwrap() {
+                assert!(mistake(key, value).is_some(), "{key}: {value}");
+            }
+        }
+        assert_eq!(mistake("reasoningEffort", &json!(3)), None, "it is the provider's");
     }
 }

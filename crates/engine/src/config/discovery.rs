@@ -12,14 +12,13 @@ use everturn_tools::places::{ConfigOrigin, NamedPath};
 use everturn_tools::websearch::SearchService;
 use serde_json::Value;
 
-use super::agent_definition::fold_modes;
 use super::budget::Budgets;
 use super::caution::{Cautions, caution, caution_about};
 use super::known_keys::BUILTIN_AGENTS;
 use super::layer::{self, ConfigLayer, FileStamps, merge, put_at};
 use super::problem::ConfigProblem;
 use super::project::{self, ProjectRequest, path_of};
-use super::rules::{fold_tools, rules};
+use super::rules::rules;
 use super::sandbox_choice::{SandboxChoice, SandboxStrength, SandboxWish};
 use super::sources::{ConfigSources, project_folders};
 use super::trust::Trust;
@@ -77,8 +76,7 @@ pub(crate) fn find(directory: &Path, sources: &ConfigSources, trust: &Trust, dat
     }
     let (cautions, stopped) = reading.find_unheeded(&[&first, &brought, &last]);
     for layer in first.iter_mut().chain(&mut brought).chain(&mut last) {
-        fold_modes(&mut layer.values);
-        fold_tools(&mut layer.values);
+        layer.settle();
     }
     let project = merged(&brought);
     let request = project::take_apart(project);

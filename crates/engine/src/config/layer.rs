@@ -9,10 +9,13 @@ use everturn_model::json::DEPTH_LIMIT;
 use everturn_tools::places;
 use serde_json::Value;
 
+use super::agent_definition::{self, fold_modes};
 use super::doubled_key::{self, DoubledKey};
 use super::key_place::{ConfigText, place};
 use super::problem::ConfigProblem;
+use super::rules::fold_tools;
 use super::sandbox_choice;
+use super::turn_limits::TurnLimits;
 use super::unheeded::UnheededKey;
 
 /// The key of rules.
@@ -32,6 +35,14 @@ pub(super) struct ConfigLayer {
 }
 
 impl ConfigLayer {
+    /// Brings it into the form in which files become one. What is wrong with it was named before.
+    pub(super) fn settle(&mut self) {
+        TurnLimits::drop_mistakes(&mut self.values);
+        agent_definition::drop_mistakes(&mut self.values);
+        fold_modes(&mut self.values);
+        fold_tools(&mut self.values);
+    }
+
     /// Whether it says something of a setting.
     pub(super) fn says(&self, path: &[String]) -> bool {
         says(&self.values, path)

@@ -17,6 +17,7 @@ use std::path::Path;
 use everturn_model::Map;
 use serde_json::{Value, json};
 
+use super::agent_definition;
 use super::caution::{Cautions, everything, names_in};
 use super::doubled_key::DoubledKey;
 use super::known_keys::{
@@ -92,6 +93,7 @@ pub(super) fn find(values: &Map, doubled: &[DoubledKey], context: &UnheededConte
             "sandbox" => search.look_at_sandbox(value),
             "trash" => search.look_at_trash(value),
             "budget" => search.look_at_budget(value),
+            "limits" => search.look_at_limits(value),
             _ => search.look_at_key(&TOP, &path, value),
         }
     }
@@ -225,10 +227,11 @@ impl UnheededSearch<'_> {
             match key.as_str() {
                 "permission" => self.look_at_permissions(&path, value),
                 "tools" => self.look_at_tools(&path, value),
-                "disable" if !value.is_boolean() => {
-                    self.note_idle(&path, "it is `true` or `false`", Some(everything()));
-                }
                 _ => self.look_at_key(&AGENT, &path, value),
+            }
+            if let Some(what) = agent_definition::mistake(key, value) {
+                // Who is not to be there was meant to do nothing.
+                self.note_idle(&path, &what, (key == "disable").then(everything));
             }
         }
     }
@@ -367,7 +370,7 @@ mod tests {
             &json!({"agent": {"plan": {"permission": {"read": {"*.key": false}}, "disable": "yes"}}}),
             &[
                 &format!("`agent.plan.permission.read.*.key` has no effect: `false` {none}{ASKED}"),
-                &format!("`agent.plan.disable` has no effect: it is `true` or `false`{ASKED}"),
+                &format!("`agent.plan.disable` has no effect: it is `true` or `false`, not `\"yes\"`{ASKED}"),
             ],
             &[(Some("plan"), &["*"])],
         );

@@ -1,9 +1,12 @@
 //! What a person writes into their configuration and nothing heeds: it is named with its place, and as long as it may have
 //! been meant to forbid something, that is not done without a question.
 
-use everturn_engine::config::{ConfigSources, SandboxStrength, Trust};
+use std::time::Duration;
+
+use everturn_engine::agents::Agent;
+use everturn_engine::config::{ConfigSources, SandboxStrength, Trust, TurnLimits};
 use everturn_engine::{Config, Configurations};
-use everturn_model::permission::Action;
+use everturn_model::permission::{Action, Policy};
 use serde_json::json;
 
 use crate::bench::Bench;
@@ -441,6 +444,89 @@ async fn words_of_restriction_ask() {
         let (config, _) = read(text).await;
         assert_eq!(verdict(&config, "build", "bash"), Allow, "{text}");
     }
+}
+
+#[tokio::test]
+async fn a_limit_that_is_none_is_named() {
+    // Each of them was taken for the default without a word.
+    let form = "is a number of seconds above 0 and no more than 31622400, not";
+    for (key, value, usual) in [
+        ("inactivity", "-3", 300),
+        ("inactivity", "0", 300),
+        ("inactivity", "1e30", 300),
+        ("turn", "\"5m\"", 1800),
+        ("turn", "true", 1800),
+        ("turn", "null", 1800),
+        ("retry_after", "-1", 3600),
+        ("retry_after", "0", 3600),
+    ] {
+        let (config, problems) = read(&format!("{{\"limits\": {{\"{key}\": {value}}}}}")).await;
+        let shown = if value == "1e30" { "1e+30" } else { value };
+        let expected = format!("1:13: `limits.{key}` {form} {shown}; without it the limit is {usual}");
+        assert_eq!((problems, config.limits), (vec![expected], TurnLimits::default()), "{key}: {value}");
+    }
+    let (_, problems) = read(r#"{"limits": 5}"#).await;
+    let each = "`inactivity`, `turn` and `retry_after`";
+    let end = "without it they are 300, 1800 and 3600 seconds";
+    assert_eq!(problems, [format!("1:2: `limits` has {each}, and is not 5; {end}")]);
+    let (config, problems) = read(r#"{"limits": {"turns": 5, "turn": 2.5}}"#).await;
+    let unknown = "`limits.turns` has no effect: there is no such setting: did you mean `turn`?";
+    assert_eq!(problems, [format!("1:13: {unknown}")]);
+    assert_eq!(config.limits.turn, Duration::from_millis(2500));
+}
+
+#[tokio::test]
+async fn a_setting_of_an_agent_that_cannot_be_used_is_named() {
+    // Each of them was left out without a word, or sent to the provider.
+    for (key, value, form) in [
+        ("steps", "-2", "a whole number above 0"),
+        ("maxSteps", "\"x\"", "a whole number above 0"),
+        ("top_p", "5", "a number from 0 to 1"),
+        ("temperature", "\"hot\"", "a number from 0 to 2"),
+        ("temperature", "2.5", "a number from 0 to 2"),
+        ("variant", "3", "a text"),
+        ("model", "[]", "a text"),
+        ("prompt", "1", "a text"),
+        ("description", "{}", "a text"),
+        ("hidden", "\"no\"", "`true` or `false`"),
+        ("mode", "\"x\"", "`primary`, `subagent` or `all`"),
+    ] {
+        let what = format!("`agent.build.{key}` has no effect: it is {form}, not `{value}`");
+        let (config, problems) = read(&format!("{{\"agent\": {{\"build\": {{\"{key}\": {value}}}}}}}")).await;
+        assert_eq!(problems, [format!("1:22: {what}")]);
+        let build = |config: &Config| {
+            let build = config.agents().all().iter().find(|agent| agent.name == "build").cloned().unwrap();
+            Agent { policy: Policy::default(), ..build }
+        };
+        assert_eq!(build(&config), build(&Config::default()), "{key}: {value}");
+        // In Markdown as well, of a project too. There, the text is the prompt.
+        if key != "prompt" {
+            let text = format!("---\n# mine\n{key}: {value}\n---\nBuild.\n");
+            let bench = Bench::found(json!({}), &[(".opencode/agent/build.md", &text)]).await;
+            let config = bench.config().await;
+            let told: Vec<String> = config.problems.iter().map(ToString::to_string).collect();
+            let end = format!(".opencode/agent/build.md:3:1: {what}");
+            assert!(told.len() == 1 && told[0].ends_with(&end), "{told:?} {end}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_used_does_not_replace_what_another_file_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().join("config.json");
+    let sound = json!({"limits": {"turn": 60}, "agent": {"build": {"steps": 5, "temperature": 0.5, "disable": true}}});
+    std::fs::write(&base, sound.to_string()).unwrap();
+    let wrong = json!({"limits": {"turn": "2s"}, "agent": {"build": {"steps": 0, "temperature": "hot"}},
+        "mode": {"build": {"disable": "no"}}});
+    let sources =
+        ConfigSources { base: Some(base), text: Some(wrong.to_string()), ..ConfigSources::default() };
+    let trust = Trust::new(folder.path());
+    let found = Configurations::found(sources, trust, folder.path(), everturn_tools::Secrets::default());
+    let config = found.look_at(folder.path());
+    let build = &config.agents["build"];
+    assert_eq!((config.limits.turn.as_secs(), build.steps, build.temperature), (60, Some(5), Some(0.5)));
+    assert!(build.disabled && config.problems.len() == 4, "{:?}", config.problems);
 }
 
 #[tokio::test]

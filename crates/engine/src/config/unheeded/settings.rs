@@ -6,6 +6,7 @@ use super::super::budget::Budgets;
 use super::super::caution::names_in;
 use super::super::sandbox_choice::SandboxWish;
 use super::super::trash_lifetime;
+use super::super::turn_limits::TurnLimits;
 use super::{ASKED, UnheededSearch};
 
 impl UnheededSearch<'_> {
@@ -24,6 +25,14 @@ impl UnheededSearch<'_> {
     pub(super) fn look_at_budget(&mut self, value: &Value) {
         let wrong = Budgets::read(Some(value)).1;
         wrong.iter().for_each(|wrong| self.note(&wrong.keys(), wrong.what.clone()));
+    }
+
+    pub(super) fn look_at_limits(&mut self, value: &Value) {
+        for mistake in TurnLimits::read(value).1 {
+            let path: Vec<&str> = ["limits"].into_iter().chain(mistake.key).collect();
+            self.note(&path, mistake.what);
+        }
+        self.look_for_rules(&["limits"], value);
     }
 
     pub(super) fn look_at_trash(&mut self, value: &Value) {
