@@ -31,14 +31,14 @@ pub enum SpendingGroup {
     Day,
     /// By the model that was asked.
     Model,
-    /// By the project that the session is in now.
+    /// By the project that the session is in now; what is in no repository by its folder, which is its project for budgets too.
     Project,
 }
 
 /// What was used under one name.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SpentOn {
-    /// The day, the model, or the project's folder; none for what belongs to none that is known.
+    /// The day, the model, or the folder of the project or of what is in no repository; none for what belongs to none that is known.
     pub name: Option<String>,
     /// In how many sessions.
     pub sessions: u64,
@@ -100,6 +100,9 @@ impl Spending {
             let key = match group {
                 SpendingGroup::Day => UseKey::Span(names.span(session.time.updated)),
                 SpendingGroup::Model => UseKey::Model(None),
+                SpendingGroup::Project if session.project == GLOBAL && !session.directory.is_empty() => {
+                    UseKey::Folder(session.directory)
+                }
                 SpendingGroup::Project => UseKey::Project(session.project),
             };
             let (tokens, cost) = (session.spent.tokens, session.spent.cost);
@@ -133,7 +136,7 @@ impl Spending {
                 let projects = self.projects.all().await?.into_iter();
                 let folders = projects.map(|project| (project.id, project.worktree.display().to_string()));
                 let mut folders: HashMap<String, String> = folders.collect();
-                // Whatever is in no repository belongs to one project that nobody has to open.
+                // Left are sessions that name no folder.
                 folders.insert(GLOBAL.to_owned(), GLOBAL.to_owned());
                 RowNames::Projects(folders)
             }
@@ -159,7 +162,7 @@ impl RowNames {
     fn asked(&self) -> UseGroup {
         match self {
             Self::Models => UseGroup::Model,
-            Self::Projects(_) => UseGroup::Project,
+            Self::Projects(_) => UseGroup::Project { by_folder: GLOBAL.to_owned() },
             Self::Days(days) => UseGroup::Spans(days.iter().map(|(_, span)| *span).collect()),
         }
     }
@@ -168,6 +171,7 @@ impl RowNames {
         match (self, key) {
             (Self::Models, UseKey::Model(Some((provider, model)))) => Some(format!("{provider}/{model}")),
             (Self::Projects(folders), UseKey::Project(id)) => folders.get(id).cloned(),
+            (Self::Projects(_), UseKey::Folder(folder)) => Some(folder.clone()),
             (Self::Days(days), UseKey::Span(span)) => days.get(*span).map(|(day, _)| day.to_string()),
             _ => None,
         }

@@ -20,7 +20,10 @@ pub enum UseGroup {
     /// By model.
     Model,
     /// By the project that the session is in now.
-    Project,
+    Project {
+        /// The project of all that is in no repository: its sessions are added up by the folder that they are in now.
+        by_folder: String,
+    },
     /// By these spans of time, each from its first moment to before its last.
     Spans(Vec<(Millis, Millis)>),
 }
@@ -34,6 +37,8 @@ pub enum UseKey {
     Model(Option<(String, String)>),
     /// The id of a project.
     Project(String),
+    /// A folder of the project that is added up by folder.
+    Folder(String),
     /// Which span of those that were asked for.
     Span(usize),
 }
@@ -87,7 +92,8 @@ impl UseRow {
             UseGroup::Everything => UseKey::Everything,
             UseGroup::Model if first.is_empty() && second.is_empty() => UseKey::Model(None),
             UseGroup::Model => UseKey::Model(Some((first, second))),
-            UseGroup::Project => UseKey::Project(first),
+            UseGroup::Project { .. } if second.is_empty() => UseKey::Project(first),
+            UseGroup::Project { .. } => UseKey::Folder(second),
             UseGroup::Spans(_) => UseKey::Span(first.parse().unwrap_or(usize::MAX)),
         };
         let (tokens, cost) = (self.spent.tokens(), self.spent.money());

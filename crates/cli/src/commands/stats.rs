@@ -39,7 +39,7 @@ enum By {
     Day,
     /// The model that was asked
     Model,
-    /// The folder of the project
+    /// The folder of the project; outside of repositories, that of the session
     Project,
 }
 

@@ -268,6 +268,28 @@ fn stats_add_up() {
 }
 
 #[test]
+fn stats_tell_folders_outside_of_repositories_apart() {
+    let data = tempfile::tempdir().unwrap();
+    let mut home = Home::new();
+    home.set("EVERTURN_DATA", data.path());
+    home.run(&["run", "--model", "scripted/demo", "hello"]);
+    home.run(&["run", "--model", "scripted/demo", "hello"]);
+    let id = ids(&home, &LIST).remove(0);
+    let there = tempfile::tempdir().unwrap();
+    let folder = there.path().canonicalize().unwrap().display().to_string();
+    home.run(&["session", "move", &id, &folder]).success();
+    let stats = json(&home, &["stats", "--by", "project"]);
+    let rows = stats["projects"].as_array().unwrap().iter();
+    let mut found: Vec<(&str, u64)> =
+        rows.map(|row| (row["project"].as_str().unwrap(), row["sessions"].as_u64().unwrap())).collect();
+    found.sort_unstable();
+    let here = home.work().canonicalize().unwrap().display().to_string();
+    let mut expected = [(here.as_str(), 1), (folder.as_str(), 1)];
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn lists_show_what_sessions_cost() {
     let (home, _) = stocked();
     let table = home.run(&LIST).success();

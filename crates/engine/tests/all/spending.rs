@@ -57,16 +57,30 @@ async fn what_was_used_is_added_up_by_day_by_project_and_by_model() {
 }
 
 #[tokio::test]
-async fn what_is_in_no_repository_has_a_name_too() {
-    // It was once counted with projects that nobody has opened here.
+async fn what_is_in_no_repository_is_added_up_by_folder() {
+    // All of it was one row, although a budget of a project counts each folder by itself.
     let mut bench = Bench::new().await;
-    let plain = tempfile::tempdir().unwrap();
-    let location = bench.engine.projects().location(plain.path().to_str()).await.unwrap();
-    bench.session = bench.engine.sessions().create(&location, Default::default()).await.unwrap();
-    bench.say("SAY:one").await;
-    let rows = report(&bench, SpendingGroup::Project).await.rows;
-    let names: Vec<Option<&str>> = rows.iter().map(|row| row.name.as_deref()).collect();
-    assert_eq!(names, [Some("global")]);
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let mut expected = Vec::new();
+    for folder in &folders {
+        let location = bench.engine.projects().location(folder.path().to_str()).await.unwrap();
+        bench.session = bench.engine.sessions().create(&location, Default::default()).await.unwrap();
+        bench.say("SAY:one").await;
+        expected.push(location.directory.display().to_string());
+    }
+    expected.sort();
+    let names = async || {
+        let report = report(&bench, SpendingGroup::Project).await;
+        let names = report.rows.into_iter().filter_map(|row| row.name);
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        (names, report.unread.len())
+    };
+    assert_eq!(names().await, (expected.clone(), 0));
+    // So is one of an earlier version whose log cannot be read.
+    damage_event(bench.data(), bench.session.id.as_str(), 1);
+    forget_bills(bench.data());
+    assert_eq!(names().await, (expected, 1));
 }
 
 #[tokio::test]

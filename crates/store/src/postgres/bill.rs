@@ -122,7 +122,13 @@ async fn uses(client: &ClientWrapper, group: &UseGroup, since: Millis) -> Result
     let (names, by) = match group {
         UseGroup::Everything => ("'', ''", ""),
         UseGroup::Model => ("b.provider, b.model", "GROUP BY 1, 2"),
-        UseGroup::Project => ("s.project, ''", "GROUP BY 1"),
+        UseGroup::Project { by_folder } => {
+            let sql = format!(
+                "SELECT s.project, CASE WHEN s.project = $2 THEN s.directory ELSE '' END, {sums} FROM {LINES}
+                 WHERE b.time >= $1 GROUP BY 1, 2"
+            );
+            return pool::query(client, &sql, &[&since, &plain(by_folder)]).await;
+        }
         UseGroup::Spans(spans) => {
             let (from, to): (Vec<i64>, Vec<i64>) = spans.iter().copied().unzip();
             let sql = format!(

@@ -121,7 +121,13 @@ fn uses(connection: &Connection, group: &UseGroup, since: Millis) -> Result<Vec<
     let (names, by) = match group {
         UseGroup::Everything => ("'', ''", ""),
         UseGroup::Model => ("b.provider, b.model", "GROUP BY 1, 2"),
-        UseGroup::Project => ("s.project, ''", "GROUP BY 1"),
+        UseGroup::Project { by_folder } => {
+            let sql = format!(
+                "SELECT s.project, CASE WHEN s.project = ?2 THEN s.directory ELSE '' END, {SUMS} FROM {LINES}
+                 WHERE b.time >= ?1 GROUP BY 1, 2"
+            );
+            return all(connection, &sql, params![since, by_folder], use_row);
+        }
         UseGroup::Spans(spans) => {
             let spans = serde_json::to_string(spans).unwrap_or_default();
             let sql = format!(

@@ -11,6 +11,7 @@ use crate::place::{Place, contract};
 
 contract![
     uses_are_added_up_by_model_project_and_time,
+    uses_of_the_project_of_everything_else_are_added_up_by_folder,
     an_import_is_billed_to_the_models_of_its_answers_and_no_higher_than_it_says,
     a_family_has_used_what_all_of_it_used_wherever_they_are,
     what_was_deleted_for_good_is_in_no_bill,
@@ -79,7 +80,8 @@ async fn uses_are_added_up_by_model_project_and_time(place: &Place) {
     assert_eq!(uses(&store, UseGroup::Model, i64::MIN).await, models);
     let project = |id: &str| UseKey::Project(id.to_owned());
     let projects = [sum(project("global"), 1, 2, 11, "0.3"), sum(project("other"), 1, 3, 62, "0.000000001")];
-    assert_eq!(uses(&store, UseGroup::Project, i64::MIN).await, projects);
+    let by_project = UseGroup::Project { by_folder: "none".to_owned() };
+    assert_eq!(uses(&store, by_project, i64::MIN).await, projects);
     let spans = UseGroup::Spans(vec![(i64::MIN >> 3, DAY), (DAY, 2 * DAY), (2 * DAY, i64::MAX >> 3)]);
     let days = [sum(UseKey::Span(1), 2, 3, 31, "0.3"), sum(UseKey::Span(2), 1, 2, 42, "0.000000001")];
     assert_eq!(uses(&store, spans.clone(), i64::MIN).await, days);
@@ -89,6 +91,36 @@ async fn uses_are_added_up_by_model_project_and_time(place: &Place) {
     assert_eq!(store.first_use().await.unwrap(), Some(DAY));
     assert_eq!(store.settle_bills().await.unwrap(), []);
     assert!(store.verify_all(None).await.unwrap().is_sound());
+}
+
+async fn uses_of_the_project_of_everything_else_are_added_up_by_folder(place: &Place) {
+    let store = place.open("own_a").await;
+    for (project, folder, input) in [
+        ("global", "/a", 1),
+        ("global", "/b", 10),
+        ("global", "/a", 100),
+        ("global", "", 1000),
+        ("own", "/a", 10_000),
+        ("own", "/a/inner", 100_000),
+    ] {
+        let id = session_id();
+        let mut session = session(&id);
+        (session.project, session.directory) = (project.to_owned(), folder.to_owned());
+        append(&store, &id, vec![creation(session)]).await;
+        used(&store, &id, "m", DAY, input, "0").await;
+    }
+    let project = |id: &str| UseKey::Project(id.to_owned());
+    let folder = |path: &str| UseKey::Folder(path.to_owned());
+    let expected = [
+        // A session that names no folder.
+        sum(project("global"), 1, 1, 1000, "0"),
+        sum(project("own"), 2, 2, 110_000, "0"),
+        sum(folder("/a"), 2, 2, 101, "0"),
+        sum(folder("/b"), 1, 1, 10, "0"),
+    ];
+    let by_project = UseGroup::Project { by_folder: "global".to_owned() };
+    assert_eq!(uses(&store, by_project.clone(), i64::MIN).await, expected);
+    assert_eq!(uses(&store, by_project, DAY + 1).await, []);
 }
 
 /// A use of nothing, which is no line.
