@@ -23,7 +23,9 @@ use serde::de::DeserializeOwned;
 pub use body::{BODY_LIMIT, BodyLimits};
 pub(crate) use body::{BodyRoom, ReadBody};
 pub(crate) use id::{Id, QuestionId};
-pub(crate) use query::{FlagParameter, Limit, MomentParameter, Query, TextParameter, value_in};
+pub(crate) use query::{
+    FlagParameter, Limit, MomentParameter, NumberParameter, Query, TextParameter, value_in,
+};
 
 use crate::describe::{Describe, Description, ParameterPlace};
 use crate::error::{Error, ErrorKind};

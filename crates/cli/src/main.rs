@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+/// Much that a turn does is small values of JSON, which the system's allocator is slow at.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     everturn::run()
 }

@@ -197,7 +197,8 @@ impl Drains {
         Ok(())
     }
 
-    /// Lets a session go on that a stop holds, or that waits for a person. False when nothing kept it from going on.
+    /// Lets a session go on that a stop holds, that waits for a person, or that could not go on. False when nothing is left
+    /// to do in it.
     ///
     /// # Errors
     /// When there is no such session.
@@ -208,7 +209,7 @@ impl Drains {
             self.journal.append(id, vec![Event::SessionResumed {}]).await?;
         }
         self.wake(id);
-        Ok(rested)
+        Ok(rested || session.has_work())
     }
 
     /// Interrupts the work of a session on a task of its parent. True when nobody has closed its turn yet.

@@ -21,7 +21,7 @@ pub enum Error {
     #[error("there is no MCP server named {0}")]
     NoServer(String),
     /// The session is at work: wait for it or interrupt it.
-    #[error("session {0} is busy; wait until it is idle or abort it")]
+    #[error("session {0} is busy; wait until it is idle, or stop it with `everturn session abort`")]
     Busy(SessionId),
     /// The id is used for something else.
     #[error("{0} is already used for something else")]

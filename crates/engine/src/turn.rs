@@ -326,7 +326,7 @@ impl<'r> Turn<'r> {
         let assistant = match waiting {
             Some(assistant) => assistant,
             None => {
-                let assistant = opening.start_step(&location, frame, request.body());
+                let assistant = opening.start_step(&location, frame, &request);
                 if !opening.summarize_promoted() {
                     opening.push(self.services.summarize(&self.tree).await?);
                 }

@@ -256,6 +256,7 @@ impl Worker {
         {
             tracing::warn!(session = %session.id, %error, "nobody was asked whether the project is trusted");
         }
+        let left_open = tree.session.open;
         let settled = match self.turns.settle_leftovers(tree, lease, cancel).await? {
             ClosedLeftovers::Settled(settled) => settled,
             ClosedLeftovers::Stopped(settled) => {
@@ -270,7 +271,7 @@ impl Worker {
             ClosedLeftovers::Closing => return Ok((TurnEnd::Closing, LeaseEnd::Held)),
         };
         // Prompts may have come while a call waited for a person.
-        tree = self.refresh(settled).await?;
+        tree = if left_open { self.refresh(settled).await? } else { settled };
         let mut model = None;
         let end = loop {
             let Some(mut work) = next_work(&tree) else { break TurnEnd::Done };

@@ -4,6 +4,7 @@
 //! caller and only has to come back unchanged.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -257,7 +258,7 @@ pub struct ToolSpec {
     /// What it does, for the model.
     pub description: String,
     /// JSON schema of its arguments.
-    pub schema: Value,
+    pub schema: Arc<Value>,
 }
 
 /// Whether the model calls tools.

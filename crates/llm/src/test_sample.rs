@@ -89,12 +89,13 @@ pub(crate) fn conversation(reasoning: Option<Value>, call: Option<Value>) -> Mod
                     },
                     "required": ["filePath"],
                     "additionalProperties": false,
-                }),
+                })
+                .into(),
             },
             ToolSpec {
                 name: "look".into(),
                 description: "Shows a picture.".into(),
-                schema: json!({"type": "object", "properties": {"file": {"type": "string"}}}),
+                schema: json!({"type": "object", "properties": {"file": {"type": "string"}}}).into(),
             },
         ],
         tool_choice: ToolChoice::Tool("read".into()),

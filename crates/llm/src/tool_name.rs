@@ -122,7 +122,7 @@ mod tests {
     }
 
     fn tool(name: &str) -> ToolSpec {
-        ToolSpec { name: name.into(), description: String::new(), schema: json!({}) }
+        ToolSpec { name: name.into(), description: String::new(), schema: json!({}).into() }
     }
 
     fn call(name: &str) -> Block {

@@ -51,7 +51,7 @@ pub struct BudgetPause {
     pub spent: u64,
     /// What was there to be used, with all that was granted.
     pub limit: u64,
-    /// What one more answer grants.
+    /// What one more answer lets be used from now on.
     pub allowance: u64,
 }
 
@@ -74,13 +74,20 @@ impl BudgetPause {
         let subject = vec![format!("{} {}", self.scope, self.measure)];
         let mut metadata = crate::Map::new();
         metadata.insert(FIELD.to_owned(), serde_json::to_value(self).unwrap_or_default());
-        metadata.insert("note".to_owned(), Value::String(self.to_string()));
+        let more = self.measure.words(self.allowance);
+        metadata.insert("note".to_owned(), Value::String(format!("{self} Shall it go on with {more} more?")));
         Ask::Permission {
             permission: BUDGET.to_owned(),
             patterns: subject.clone(),
             always: subject,
             metadata,
         }
+    }
+
+    /// What is granted beyond the limit by one more answer: the last turn may have gone beyond it by any amount.
+    #[must_use]
+    pub fn granted(&self) -> u64 {
+        self.spent.saturating_sub(self.limit).saturating_add(self.allowance)
     }
 
     /// The budget that a request is about; none for every other request.
@@ -143,10 +150,9 @@ impl fmt::Display for BudgetPause {
         let Self { scope, measure, .. } = self;
         write!(
             f,
-            "The budget of the {scope} is used up: {} of {} ({measure}). Shall it go on with {} more?",
+            "The budget of the {scope} is used up: {} of {} ({measure}).",
             words(self.spent),
             words(self.limit),
-            words(self.allowance),
         )
     }
 }

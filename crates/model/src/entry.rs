@@ -6,8 +6,9 @@ use serde_json::Value;
 use crate::fault::Fault;
 use crate::finish::{Finish, Trigger};
 use crate::frame::RequestDigests;
-use crate::session::{FileDiff, ModelRef, Spent};
+use crate::session::{FileDiff, ModelRef};
 use crate::tool::ToolResult;
+use crate::usage::InterimUsage;
 use crate::{EntryId, Extra, Map, Millis, Money, Tokens, earlier};
 
 /// A node of the tree. Its parts are kept beside it, in order.
@@ -169,7 +170,7 @@ pub struct Assistant {
     pub estimated: bool,
     /// What the provider has said of an answer that is not complete. It counts when the turn closes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reported: Option<Spent>,
+    pub reported: Option<Box<InterimUsage>>,
     /// The files before the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_start: Option<String>,

@@ -409,6 +409,9 @@ catalogue! {
         tokens: Tokens,
         /// What that costs.
         cost: Money,
+        /// Whether the answer has ended, so that this is all.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        last: bool,
     }
     /// A turn that a process left open is taken up again.
     RecoveryBegun = "recovery.begun" v 1 {

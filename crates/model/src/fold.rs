@@ -8,7 +8,7 @@ mod step;
 use std::collections::HashSet;
 
 use crate::bill::BillLine;
-use crate::budget::{self, BudgetPause};
+use crate::budget::BudgetPause;
 use crate::entry::{Body, Entry};
 use crate::event::{Amendment, Cause, Event, Record, Seed, SessionChange, StepRemains};
 use crate::finish::Finish;
@@ -17,9 +17,10 @@ use crate::inbox::{Delivery, InboxItem};
 use crate::part::PartKind;
 use crate::path::{self, PathState};
 use crate::request::{CallRef, GivenAnswer, LastRequest, OpenCall, Reply};
-use crate::session::{ModelRef, REFUSED_TRUST_LIMIT, RULE_LIMIT, Session, Spent, Summary};
+use crate::session::{ModelRef, REFUSED_TRUST_LIMIT, RULE_LIMIT, Session, Summary};
 use crate::tool::{IllegalTransition, ToolState};
 use crate::tree::{Node, Tree};
+use crate::usage::InterimUsage;
 use crate::{EntryId, Millis, Part, PartId, RequestId};
 use step::end_part;
 
@@ -364,8 +365,8 @@ impl Fold<'_> {
                 self.close_step(entry, remains, Some(error), *resumes)?;
             }
             Event::RetryScheduled { entry, part, next } => self.schedule_retry(entry, part, *next)?,
-            Event::UsageReported { entry, tokens, cost } => {
-                self.report_usage(entry, Spent { tokens: *tokens, cost: *cost })?;
+            Event::UsageReported { entry, tokens, cost, last } => {
+                self.report_usage(entry, InterimUsage { tokens: *tokens, cost: *cost, last: *last })?;
             }
             Event::TurnSummarized { entry, summary, session } => {
                 self.tree.session.summary = Some(session.clone());
@@ -497,17 +498,6 @@ impl Fold<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Goes on beyond a budget, or rests until the next prompt. A budget is asked about between turns, when nothing else of
-    /// the session is open.
-    fn answer_budget(&mut self, pause: &BudgetPause, reply: Reply) {
-        let session = &mut self.tree.session;
-        match reply {
-            Reply::Once => budget::grant(&mut session.granted, pause, Some(pause.allowance)),
-            Reply::Always => budget::grant(&mut session.granted, pause, None),
-            Reply::Reject => (session.open, session.held) = (false, true),
-        }
     }
 
     fn admit(&mut self, item: &InboxItem) -> Result<(), Error> {

@@ -3,6 +3,8 @@
 //! The conversation is in the log already. Its surroundings (who answers, with which tools and settings) seldom change, so
 //! each of them is recorded once in a session, with the first step that uses it, and later steps name it.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -69,7 +71,7 @@ pub struct OfferedTool {
     /// What it does.
     pub description: String,
     /// The JSON schema of its arguments.
-    pub schema: Value,
+    pub schema: Arc<Value>,
 }
 
 /// Whether tools are called.
@@ -93,4 +95,12 @@ pub struct RequestDigests {
     pub frame: Option<String>,
     /// The body as it was sent.
     pub body: String,
+    /// How many bytes of text it had; zero where that is not known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub size: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(size: &u64) -> bool {
+    *size == 0
 }

@@ -27,6 +27,20 @@ pub struct Tokens {
     pub cache: Cache,
 }
 
+/// What a provider has said of an answer before its step is closed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterimUsage {
+    /// What it has used.
+    #[serde(default)]
+    pub tokens: Tokens,
+    /// What that costs.
+    #[serde(default, with = "crate::money::exact")]
+    pub cost: Money,
+    /// Whether the answer had ended, so that this is all.
+    #[serde(default)]
+    pub last: bool,
+}
+
 /// Tokens read from and written to a provider's cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cache {

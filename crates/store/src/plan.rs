@@ -178,7 +178,15 @@ pub(crate) fn plan(
     }
     let appended =
         Appended { first, seq: state.seq, session: Arc::new(state.tree.session.clone()), fresh: true };
-    Ok(AppendOutcome::Fresh(Box::new(AppendPlan { created, session, given_back, log, rows, appended, committed })))
+    Ok(AppendOutcome::Fresh(Box::new(AppendPlan {
+        created,
+        session,
+        given_back,
+        log,
+        rows,
+        appended,
+        committed,
+    })))
 }
 
 /// The epoch under which the append is made; none for an open one.

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use serde_json::Value;
 
@@ -81,7 +81,7 @@ pub struct Spec {
     /// What it does and how to use it.
     pub description: String,
     /// The JSON schema of its arguments.
-    pub schema: Value,
+    pub schema: Arc<Value>,
 }
 
 /// The tools by name; clones share them.
@@ -104,7 +104,28 @@ struct NamedTools {
 #[derive(Debug)]
 struct RegisteredTool {
     id: u64,
+    tool: ListedTool,
+}
+
+/// A tool, and what the model is told about it once somebody wanted to know: every turn does, and it is always the same.
+#[derive(Debug, Clone)]
+struct ListedTool {
     tool: Arc<dyn Tool>,
+    spec: Arc<OnceLock<Spec>>,
+}
+
+impl ListedTool {
+    fn new(tool: Arc<dyn Tool>) -> Self {
+        Self { tool, spec: Arc::default() }
+    }
+
+    fn spec(&self) -> &Spec {
+        self.spec.get_or_init(|| Spec {
+            name: self.tool.name().to_owned(),
+            description: self.tool.description().to_owned(),
+            schema: Arc::new(self.tool.schema()),
+        })
+    }
 }
 
 /// A registration; it ends when this is dropped.
@@ -201,7 +222,7 @@ impl Registry {
         let mut tools = self.0.tools.lock().unwrap_or_else(PoisonError::into_inner);
         let id = tools.next;
         tools.next += 1;
-        tools.names.entry(name.clone()).or_default().push(RegisteredTool { id, tool });
+        tools.names.entry(name.clone()).or_default().push(RegisteredTool { id, tool: ListedTool::new(tool) });
         ToolRegistration { layer: Arc::downgrade(&self.0), name, id }
     }
 
@@ -212,7 +233,7 @@ impl Registry {
         let tools = self.0.tools.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, stack) in &tools.names {
             if let Some(newest) = stack.last() {
-                offer.tools.insert(name.clone(), Arc::clone(&newest.tool));
+                offer.tools.insert(name.clone(), newest.tool.clone());
             }
         }
         offer
@@ -222,7 +243,8 @@ impl Registry {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
         let tools = self.0.tools.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = tools.names.get(name).and_then(|stack| stack.last()).map(|newest| Arc::clone(&newest.tool));
+        let newest = tools.names.get(name).and_then(|stack| stack.last());
+        let own = newest.map(|newest| Arc::clone(&newest.tool.tool));
         drop(tools);
         own.or_else(|| self.0.below.as_ref()?.get(name))
     }
@@ -231,57 +253,51 @@ impl Registry {
 /// The tools of one turn.
 #[derive(Debug, Clone, Default)]
 pub struct ToolOffer {
-    tools: BTreeMap<String, Arc<dyn Tool>>,
+    tools: BTreeMap<String, ListedTool>,
 }
 
 impl ToolOffer {
     /// Only those tools that `wanted` says yes to. Those that are never advertised stay: nobody chose to call them.
     #[must_use]
     pub fn filter(mut self, wanted: impl Fn(&dyn Tool) -> bool) -> Self {
-        self.tools.retain(|_, tool| !tool.advertised() || wanted(tool.as_ref()));
+        self.tools.retain(|_, listed| !listed.tool.advertised() || wanted(listed.tool.as_ref()));
         self
     }
 
     /// The same with one more tool, in place of any of its name.
     #[must_use]
     pub fn with(mut self, tool: Arc<dyn Tool>) -> Self {
-        self.tools.insert(tool.name().to_owned(), tool);
+        self.tools.insert(tool.name().to_owned(), ListedTool::new(tool));
         self
     }
 
     /// The tool of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
-        self.tools.get(name).map(Arc::clone)
+        self.tools.get(name).map(|listed| Arc::clone(&listed.tool))
     }
 
     /// The names that a model may call, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.tools.iter().filter(|(_, tool)| tool.advertised()).map(|(name, _)| name.as_str())
+        self.tools.iter().filter(|(_, listed)| listed.tool.advertised()).map(|(name, _)| name.as_str())
     }
 
     /// What the model is told, sorted by name.
     #[must_use]
     pub fn specs(&self) -> Vec<Spec> {
-        self.tools
-            .values()
-            .filter(|tool| tool.advertised())
-            .map(|tool| Spec {
-                name: tool.name().to_owned(),
-                description: tool.description().to_owned(),
-                schema: tool.schema(),
-            })
-            .collect()
+        let listed = self.tools.values().filter(|listed| listed.tool.advertised());
+        listed.map(|listed| listed.spec().clone()).collect()
     }
 
     /// The input of the `invalid` tool for a call to a name that was not offered.
     #[must_use]
     pub fn unknown(&self, name: &str) -> Value {
         let names: Vec<&str> = self.names().collect();
-        invalid::input(
-            name,
-            &format!("There is no tool named '{name}'. Available tools: {}.", names.join(", ")),
-        )
+        let text = match names.as_slice() {
+            [] => format!("No tool can be called now, '{name}' neither."),
+            names => format!("There is no tool named '{name}'. Available tools: {}.", names.join(", ")),
+        };
+        invalid::input(name, &text)
     }
 }
 

@@ -185,6 +185,25 @@ impl<'de> Deserialize<'de> for Limit {
     }
 }
 
+/// The number of something, from 1 on; nothing means none of them in particular.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct NumberParameter(pub(crate) Option<usize>);
+
+value!(NumberParameter, {"type": "integer", "minimum": 1});
+
+impl<'de> Deserialize<'de> for NumberParameter {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        if text.is_empty() {
+            return Ok(Self(None));
+        }
+        match text.parse() {
+            Ok(number) if number > 0 => Ok(Self(Some(number))),
+            _ => Err(de::Error::custom(format!("must be a whole number from 1 on, not {text:?}"))),
+        }
+    }
+}
+
 /// A moment in milliseconds; what is behind the point does not count.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct MomentParameter(pub(crate) Option<Millis>);

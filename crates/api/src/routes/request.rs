@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::App;
 use crate::answer::{JsonAnswer, Result, answer};
 use crate::error::ErrorKind::NotFound;
-use crate::input::{Path, Query, SessionPath};
+use crate::input::{NumberParameter, Path, Query, SessionPath};
 use crate::operation::Operation;
 use crate::wire::sent_request::ShownRequest;
 
@@ -20,7 +20,8 @@ pub(super) fn operations() -> Vec<Operation> {
 #[derive(Debug, Deserialize, JsonSchema)]
 struct TurnQuery {
     /// The turn, from 1 on; the newest unless said.
-    turn: Option<usize>,
+    #[serde(default)]
+    turn: NumberParameter,
 }
 
 async fn show(
@@ -29,6 +30,6 @@ async fn show(
     Query(asked): Query<TurnQuery>,
 ) -> Result<JsonAnswer<ShownRequest>> {
     let id = at.session.0;
-    let sent = app.engine.sent_requests().of(&id, asked.turn).await?;
+    let sent = app.engine.sent_requests().of(&id, asked.turn.0).await?;
     answer(&ShownRequest::of(&id, &sent))
 }

@@ -91,6 +91,9 @@ pub(crate) struct SessionInbox {
     pub(crate) held: bool,
     /// Whether the session waits for a person, who resumes it, and answers nothing before.
     pub(crate) parked: bool,
+    /// Why it does, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
     /// The next one first.
     pub(crate) prompts: Vec<WaitingPrompt>,
 }
@@ -99,7 +102,8 @@ impl SessionInbox {
     /// The inbox of a session as clients see it.
     pub(crate) fn of(session: &Session, waiting: &[InboxItem]) -> Self {
         let prompts = waiting.iter().map(|item| WaitingPrompt::of(&session.id, item)).collect();
-        Self { held: session.held, parked: session.parked, prompts }
+        let reason = session.parked_reason.as_ref().map(|reason| reason.text().to_owned());
+        Self { held: session.held, parked: session.parked, reason, prompts }
     }
 }
 

@@ -20,6 +20,7 @@ use everturn_model::part::PartKind;
 use everturn_model::request::{Ask, Reply, Request};
 use everturn_model::{EntryId, Event, Session, SessionId};
 use everturn_store::WrittenBy;
+use serde_json::Value;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -118,6 +119,9 @@ impl RunCommand {
 
     pub(super) async fn run(&self, engine: &Engine) -> Result<()> {
         let location = engine.projects().location(None).await?;
+        if !self.resume && self.message.join(" ").trim().is_empty() {
+            bail!("the prompt is empty; say what is to be done");
+        }
         let found = self.find(engine, &location).await?;
         if self.resume && found.is_none() {
             bail!("say which session is to go on: --session ID, or --continue for the newest");
@@ -144,8 +148,10 @@ impl RunCommand {
         let updates = engine.bus().listen();
         let interrupts = interrupts()?;
         let mut shown = if self.resume {
-            let first = go_on(engine, &session).await?;
-            RunOutput::of_waiting(table::text, session.id.clone(), first)
+            match go_on(engine, &session).await? {
+                Some(first) => RunOutput::of_waiting(table::text, session.id.clone(), first),
+                None => RunOutput::of_open_turn(table::text, session.id.clone()),
+            }
         } else {
             let prompt = Prompt { model, agent: self.agent.clone(), ..Prompt::text(&self.message.join(" ")) };
             let item = engine.inbox().admit(&session.id, prompt).await?;
@@ -171,7 +177,7 @@ impl RunCommand {
             return Err(explain_deletion(engine, &session.id).await);
         }
         match shown.failure() {
-            Some(failure) => bail!(failure.text().to_owned()),
+            Some(failure) => bail!(explained(failure)),
             None if shown.is_refused() => Err(RefusedWork.into()),
             None => Ok(()),
         }
@@ -393,13 +399,18 @@ impl RunCommand {
                 let note = "a question was asked, and nobody is here to answer it".to_owned();
                 (engine.requests().dismiss(&request.id).await, Some(note))
             }
-            Ask::Permission { permission, patterns, .. } => {
+            Ask::Permission { permission, patterns, metadata, .. } => {
                 // Whoever allows whatever is asked for does not mean that it never ends.
                 let yes = self.yes && !request.is_of_guard();
                 let reply = if yes { Reply::Once } else { Reply::Reject };
                 let what: String = patterns.join(", ").chars().take(LONGEST_SUBJECT).collect();
                 let note = if request.is_of_guard() {
-                    format!("`{permission}` was asked for and refused ({what}), as --yes does not allow it")
+                    let note = metadata.get("note").and_then(Value::as_str).unwrap_or_default();
+                    let id = shown.session();
+                    format!(
+                        "`{permission}` was asked for and refused ({what}), because nobody is here to answer and --yes does \
+                         not allow it. {note} `everturn session resume {id}` asks again"
+                    )
                 } else {
                     format!(
                         "`{permission}` was asked for and refused ({what}); --yes allows all that is asked for"
@@ -424,6 +435,22 @@ impl RunCommand {
     }
 }
 
+/// Why a turn failed, with what to do about it where its own words do not say.
+fn explained(failure: &Fault) -> String {
+    let text = failure.text();
+    match &failure.kind {
+        FaultKind::Authentication { provider } => {
+            format!(
+                "{provider} does not accept the key: {text}; `everturn auth set {provider}` gives it another one"
+            )
+        }
+        FaultKind::ContextOverflow { .. } => {
+            format!("the conversation is longer than the model takes: {text}")
+        }
+        _ => text.to_owned(),
+    }
+}
+
 /// Waits for the end of a task, once.
 async fn ended<T>(task: &mut Option<JoinHandle<T>>) {
     match task {
@@ -433,15 +460,17 @@ async fn ended<T>(task: &mut Option<JoinHandle<T>>) {
     *task = None;
 }
 
-/// Lets a session go on with what waits in it; the first prompt of it comes back.
-async fn go_on(engine: &Engine, session: &Session) -> Result<EntryId> {
+/// Lets a session go on with what waits in it. The first prompt of that comes back; none where a turn goes on.
+async fn go_on(engine: &Engine, session: &Session) -> Result<Option<EntryId>> {
     let id = &session.id;
-    let waiting = engine.sessions().conversation(id, Some(0)).await?.inbox;
-    let Some(first) = waiting.into_iter().next() else {
+    let conversation = engine.sessions().conversation(id, Some(0)).await?;
+    let turn_waits = conversation.session.open && conversation.session.parked;
+    let first = conversation.inbox.into_iter().next().map(|item| item.id).filter(|_| !turn_waits);
+    if first.is_none() && !turn_waits {
         bail!("nothing waits in the session {id}; `everturn run --session {id} ...` gives it a prompt");
-    };
+    }
     engine.drains().resume(id).await?;
-    Ok(first.id)
+    Ok(first)
 }
 
 /// Takes back the request for trust that this command made itself: only `--trust` trusts a project, whatever else is

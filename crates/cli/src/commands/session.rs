@@ -15,6 +15,7 @@ mod show;
 mod state;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
@@ -35,6 +36,9 @@ use inbox::InboxCommand;
 use request::RequestCommand;
 use shelf::Shelf;
 
+/// How long work that is told to stop may take before this is said.
+const STOPPING: Duration = Duration::from_secs(10);
+
 /// The largest export that is taken in, in bytes.
 const LARGEST: u64 = 1 << 30;
 
@@ -50,7 +54,7 @@ pub(crate) enum SessionCommand {
         #[arg(long)]
         archived: bool,
         /// At most so many
-        #[arg(short = 'n', long, default_value_t = 50)]
+        #[arg(short = 'n', long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
         limit: u32,
         /// Whose title contains this
         #[arg(long)]
@@ -65,7 +69,7 @@ pub(crate) enum SessionCommand {
         #[arg(required = true)]
         words: Vec<String>,
         /// At most so many
-        #[arg(short = 'n', long, default_value_t = 20)]
+        #[arg(short = 'n', long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
         limit: u32,
         /// As JSON
         #[arg(long)]
@@ -97,7 +101,12 @@ pub(crate) enum SessionCommand {
         json: bool,
     },
     Inbox(InboxCommand),
-    /// Go on with the prompts that wait in a session since it was stopped, here and now
+    /// Stop the work of a session, whichever process runs it; what waits there is kept
+    Abort {
+        /// The session
+        id: String,
+    },
+    /// Go on here and now with what waits in a session: prompts, or a turn that waits for a person
     Resume {
         /// The session
         id: String,
@@ -146,8 +155,8 @@ pub(crate) struct SessionIds {
 
 impl SessionCommand {
     pub(crate) fn execute(self) -> Result<()> {
-        // Only one of them does more than read and write.
-        let works = matches!(self, Self::Resume { .. });
+        // Only these do more than read and write.
+        let works = matches!(self, Self::Resume { .. } | Self::Abort { .. });
         let mut builder = match works {
             true => tokio::runtime::Builder::new_multi_thread(),
             false => tokio::runtime::Builder::new_current_thread(),
@@ -225,6 +234,25 @@ impl SessionCommand {
             }
             Self::Request(command) => command.perform(engine).await,
             Self::Inbox(command) => command.perform(engine).await,
+            Self::Abort { id } => {
+                let session = lookup::listed(engine, &id).await?;
+                if !session.has_work() {
+                    table::note("nothing is at work in this session, and no prompt waits");
+                    return Ok(());
+                }
+                engine.drains().abort(&session.id).await?;
+                // Another process may have to settle it, or nobody any more but this one.
+                if tokio::time::timeout(STOPPING, engine.drains().settled(&session.id)).await.is_err() {
+                    table::note("it was told to stop, and is not at rest yet");
+                }
+                let now = engine.sessions().get(&session.id).await?;
+                table::line(format!(
+                    "{} {}",
+                    now.id,
+                    state::line(&now).unwrap_or_else(|| "rests".to_owned())
+                ));
+                Ok(())
+            }
             Self::Resume { id, yes } => RunCommand::resume(id, yes).run(engine).await,
             Self::Move { id, folder } => {
                 let session = lookup::listed(engine, &id).await?;

@@ -377,23 +377,71 @@ fn a_run_ends_where_a_guard_stops_it() {
     for options in [&[][..], &["--yes"]] {
         let outcome = run(options);
         assert_eq!(outcome.status, Some(3), "{}", outcome.stderr);
-        let told = "`doom_loop` was asked for and refused (read), as --yes does not allow it";
+        let told = "`doom_loop` was asked for and refused (read), because nobody is here to answer and --yes does not allow \
+                    it. The model has made this call three times with the same input.";
         assert!(outcome.stderr.contains(told), "{}", outcome.stderr);
     }
     home.configure(&json!({"permission": {"doom_loop": "deny"}}));
-    assert_eq!(run(&["--yes"]).stdout.matches(['✓', '✗']).count(), 5);
+    let outcome = run(&["--yes"]);
+    assert_eq!(
+        (outcome.status, outcome.stdout.matches(['✓', '✗']).count()),
+        (Some(3), 5),
+        "{}",
+        outcome.stderr
+    );
     assert!(show().contains("A rule is against that (doom_loop read), so the work ends here."), "{}", show());
     home.configure(&json!({"permission": {"doom_loop": "allow"}, "budget": {"session": {"steps": 7}}}));
     let outcome = run(&["--yes"]);
     assert_eq!(outcome.status, Some(3), "{}", outcome.stderr);
     assert_eq!(outcome.stdout.matches(['✓', '✗']).count(), 7, "{}", outcome.stdout);
-    let told = "`budget` was asked for and refused (session steps), as --yes does not allow it";
+    let told = "--yes does not allow it. The budget of the session is used up: 7 of 7 (steps).";
     assert!(outcome.stderr.contains(told), "{}", outcome.stderr);
     // Where nothing is left from the beginning, the prompt is kept until there is.
     home.configure(&json!({"budget": {"project": {"steps": 1}}}));
     let outcome = run(&[]);
     assert_eq!((outcome.status, outcome.stdout.as_str()), (Some(3), ""), "{}", outcome.stderr);
-    assert!(show().contains("1 prompt waits, held"), "{}", show());
+    assert!(show().contains("parked: The budget of the project is used up: "), "{}", show());
+}
+
+#[test]
+fn what_a_budget_keeps_waiting_goes_on_where_it_was_once_there_is_more() {
+    // Nothing said why it rested, and nothing but another prompt let it go on.
+    let home = Home::new();
+    let call = json!({"tools": [{"name": "list", "input": {}}]});
+    std::fs::write(home.work().join("play.json"), json!([call, {"text": "done"}]).to_string()).unwrap();
+    home.configure(&json!({"budget": {"session": {"steps": 1}}}));
+    let outcome = home.run(&["run", "--model", "scripted/./play.json", "go"]);
+    assert_eq!(outcome.status, Some(3), "{}", outcome.stderr);
+    let listed = parse(&home.run(&["session", "list", "--json"]).success());
+    let id = listed[0]["id"].as_str().unwrap();
+    let resume = format!("`everturn session resume {id}`");
+    let asked = "The budget of the session is used up: 1 of 1 (steps).";
+    assert!(outcome.stderr.contains(&format!("{asked} Shall it go on with 1 more? {resume} asks again")));
+    let shown = home.run(&["session", "show", id]).success();
+    assert!(shown.contains("parked: The budget of the session is used up: 1 of 1 (steps); "), "{shown}");
+    // It is asked about again, as long as there is no more.
+    let again = home.run(&["session", "resume", id]);
+    assert_eq!((again.status, again.stdout.as_str()), (Some(3), ""), "{}", again.stderr);
+    home.configure(&json!({}));
+    let more = home.run(&["session", "resume", id]);
+    assert_eq!((more.status, more.stdout.as_str()), (Some(0), "done\n"), "{}", more.stderr);
+    let nothing = home.run(&["session", "resume", id]).failure(1);
+    assert!(nothing.contains("nothing waits in the session"), "{nothing}");
+}
+
+#[test]
+fn an_empty_prompt_is_refused() {
+    // A blank one was sent to the provider, and billed.
+    let home = Home::new();
+    for prompt in ["", "  ", "\n\t"] {
+        let refused = home.run(&["run", "--model", "scripted/demo", prompt]).failure(1);
+        assert!(refused.contains("the prompt is empty"), "{refused}");
+    }
+    assert_eq!(home.run(&["session", "list", "--json"]).success().trim(), "[]");
+    let run = home.run(&["run", "--model", "scripted/demo", "hello"]);
+    let id = run.stderr.trim().strip_prefix("session ").unwrap();
+    let refused = home.run(&["session", "inbox", id, "--add", " "]).failure(1);
+    assert!(refused.contains("the prompt is empty"), "{refused}");
 }
 
 #[test]

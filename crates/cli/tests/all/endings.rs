@@ -65,7 +65,11 @@ fn a_provider_that_breaks_off_every_answer_is_given_up() {
         let words: HashSet<&str> = text.split_whitespace().filter(|word| word.starts_with("word")).collect();
         assert_eq!((words.len(), text.matches("word").count()), (3, 3), "{text}");
     }
-    assert!(outcome.stderr.contains(&format!("attempt 2 failed: {reason}; the next one is in ")), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains(&format!("attempt 2 failed: {reason}; the next one is in ")),
+        "{}",
+        outcome.stderr
+    );
 }
 
 #[test]
@@ -85,6 +89,37 @@ fn a_pause_that_a_provider_asks_for_is_told_and_waited_for() {
 #[test]
 fn a_pause_that_is_too_long_ends_the_run() {
     let model = ModelServer::start();
-    check(&opencode_config(&model.base_url()), "ERR:429 RETRY-AFTER:90000", "The provider asks to wait 25 hours");
+    check(
+        &opencode_config(&model.base_url()),
+        "ERR:429 RETRY-AFTER:90000",
+        "The provider asks to wait 25 hours",
+    );
     assert_eq!(model.prompts().len(), 1);
+}
+
+#[test]
+fn an_answer_that_was_cut_short_is_no_success() {
+    // It ended with status 0 and without a word.
+    let home = Home::new();
+    let cut = |finish: &str| {
+        let script = json!([{"text": "as far as it goes", "finish": finish}]);
+        std::fs::write(home.work().join("cut.json"), script.to_string()).unwrap();
+        home.run(&["run", "--model", "scripted/./cut.json", "go"])
+    };
+    for (finish, reason) in [("length", "reached the longest length"), ("content-filter", "filter")] {
+        let outcome = cut(finish);
+        assert_eq!(outcome.status, Some(1), "{finish}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(reason), "{finish}: {}", outcome.stderr);
+    }
+    assert_eq!(cut("stop").status, Some(0));
+}
+
+#[test]
+fn a_key_that_is_refused_is_named_with_what_to_do() {
+    let model = ModelServer::start();
+    let home = Home::new();
+    home.configure(&opencode_config(&model.base_url()));
+    let refused = home.run(&["run", "ERR:401"]).failure(1);
+    let expected = "fake does not accept the key: fake error; `everturn auth set fake` gives it another one";
+    assert!(refused.contains(expected), "{refused}");
 }

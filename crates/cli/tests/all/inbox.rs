@@ -88,3 +88,48 @@ async fn a_person_goes_on_with_what_waited_since_a_session_was_stopped() {
     let nothing = home.run(&["session", "resume", id]).failure(1);
     assert!(nothing.contains("nothing waits in the session"), "{nothing}");
 }
+
+#[test]
+fn other_words_leave_what_else_a_prompt_says() {
+    // Its attachments, its instructions and the tools that it switched off were dropped.
+    let home = Home::new();
+    let begun = home.run(&["run", "--model", "scripted/demo", "hello"]);
+    let id = begun.stderr.trim().strip_prefix("session ").unwrap();
+    let listed = inbox(&home, &[id, "--add", "one"]);
+    let message = listed["prompts"][0]["messageID"].as_str().unwrap();
+    assert_eq!(in_short(&inbox(&home, &[id, "--edit", message, "two"])), [("two", "steer")]);
+    let empty = home.run(&["session", "inbox", id, "--edit", message, " "]).failure(1);
+    assert!(empty.contains("the prompt is empty"), "{empty}");
+    assert_eq!(in_short(&inbox(&home, &[id])), [("two", "steer")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_is_stopped_from_the_command_line_whichever_process_runs_it() {
+    let (model, data, mut home) = (ModelServer::start(), tempfile::tempdir().unwrap(), Home::new());
+    home.set("EVERTURN_DATA", data.path());
+    home.configure(&opencode_config(&model.base_url()));
+    let mut options = ServerOptions::with_model(&model.base_url());
+    options.directory = Some(home.work().to_owned());
+    options.environment = vec![("EVERTURN_DATA".to_owned(), data.path().display().to_string())];
+    let mut server = EverturnServer::start(Path::new(env!("CARGO_BIN_EXE_everturn")), options).await;
+    let session = server.client().post("/session", &json!({"title": "t"})).await.ok().json();
+    let id = session["id"].as_str().unwrap();
+    let resting = home.run(&["session", "abort", id]);
+    assert_eq!((resting.status, resting.stdout.as_str()), (Some(0), ""));
+    assert_eq!(resting.stderr, "nothing is at work in this session, and no prompt waits\n");
+    let prompt = json!({"parts": [{"type": "text", "text": "HOLD:x SAY:never ending"}]});
+    server.client().post(&format!("/session/{id}/prompt_async"), &prompt).await.ok();
+    model.held("x").await;
+    let stopped = home.run(&["session", "abort", id]);
+    assert_eq!((stopped.status, stopped.stdout), (Some(0), format!("{id} rests\n")), "{}", stopped.stderr);
+    let shown = home.run(&["session", "show", id]).success();
+    assert!(shown.contains("error: ") && !shown.contains("a turn is open"), "{shown}");
+    // What a process left that has died is stopped too, and nobody goes on with it.
+    server.client().post(&format!("/session/{id}/prompt_async"), &prompt).await.ok();
+    model.held("x").await;
+    server.kill9().await;
+    let stopped = home.run(&["session", "abort", id]);
+    assert_eq!(stopped.status, Some(0), "{}", stopped.stderr);
+    let shown = home.run(&["session", "show", id]).success();
+    assert!(!shown.contains("a turn is open"), "{shown}");
+}

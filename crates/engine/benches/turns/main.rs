@@ -22,6 +22,9 @@ mod turn;
 
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // This program is the supervisor of the commands that it runs, as the product is of its.
     if let Some(code) = everturn_tools::process::supervisor::dispatch() {

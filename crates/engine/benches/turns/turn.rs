@@ -37,7 +37,8 @@ pub(crate) async fn measure() {
         *diary = counted.diary.take();
     }
     let mut clock = CommitClock::new().await;
-    let (mut smallest, mut times, mut same) = (Vec::new(), [const { Vec::new() }; 3], [const { Vec::new() }; 3]);
+    let (mut smallest, mut times, mut same) =
+        (Vec::new(), [const { Vec::new() }; 3], [const { Vec::new() }; 3]);
     for _ in 0..ROUNDS {
         for at in 0..SCRIPTS.len() {
             // Not in one session, which would grow.

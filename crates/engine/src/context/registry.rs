@@ -144,7 +144,6 @@ fn check(producer: &ContextKey, source: &ContextSource) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use everturn_tools::Observed;
 
     use super::*;
 

@@ -169,7 +169,6 @@ fn pause(
         limit = limit.saturating_add(grant.more?);
     }
     let spent = used.amount(measure);
-    // An answer lets at least the next turn begin, however far the last one went beyond.
-    let needed = spent.saturating_add(1).saturating_sub(limit);
-    (spent >= limit).then_some(BudgetPause { scope, measure, spent, limit, allowance: allowance.max(needed) })
+    // An answer lets at least the next turn begin.
+    (spent >= limit).then_some(BudgetPause { scope, measure, spent, limit, allowance: allowance.max(1) })
 }

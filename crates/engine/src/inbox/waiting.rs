@@ -32,8 +32,8 @@ impl PromptInbox {
         Ok(self.journal.outline(id).await?.inbox.into_iter().collect())
     }
 
-    /// Gives a prompt that waits another content. Agent and model stay where none are given, and so do its place and when it
-    /// is promoted.
+    /// Gives a prompt that waits other parts. What it says besides stays where nothing is given, and so do its place and when
+    /// it is promoted.
     ///
     /// # Errors
     /// When there is no such session or message, or the prompt makes no sense.
@@ -48,6 +48,9 @@ impl PromptInbox {
             id: Some(message.clone()),
             agent: prompt.agent.or(now.user.agent),
             model: prompt.model.or(now.user.model),
+            system: prompt.system.or(now.user.system),
+            tools: prompt.tools.or(now.user.tools),
+            format: prompt.format.or(now.user.format),
             delivery: now.delivery,
             reply: now.reply,
             resume: now.resume,

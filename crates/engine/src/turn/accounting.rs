@@ -27,6 +27,8 @@ pub(super) struct AnswerMeter {
     reported: Option<Tokens>,
     /// What of that the log has.
     noted: Option<Tokens>,
+    /// Whether that is all.
+    ended: bool,
     /// Bytes of text and input since it last said something.
     written: usize,
     /// The same of thoughts.
@@ -50,6 +52,11 @@ impl AnswerMeter {
                 self.reported = Some(tokens(usage));
                 (self.written, self.thought) = (0, 0);
             }
+            Delta::StepFinish { usage, .. } if tokens(usage).sum() > 0 => {
+                self.reported = Some(tokens(usage));
+                (self.written, self.thought) = (0, 0);
+                self.ended = true;
+            }
             Delta::TextDelta { text, .. } | Delta::ToolInputDelta { text, .. } => self.written += text.len(),
             Delta::ReasoningDelta { text, .. } => self.thought += text.len(),
             _ => {}
@@ -61,7 +68,7 @@ impl AnswerMeter {
         let reported = self.reported?;
         let known = self.noted.map_or(0, |noted| noted.sum());
         let grown = reported.sum().saturating_sub(known);
-        if self.noted.is_some() && grown < WORTH_NOTING && grown.saturating_mul(10) <= known {
+        if self.noted.is_some() && !self.ended && grown < WORTH_NOTING && grown.saturating_mul(10) <= known {
             return None;
         }
         self.noted = Some(reported);
@@ -110,7 +117,7 @@ pub(super) fn estimate(bytes: usize) -> u64 {
     u64::try_from(bytes.div_ceil(BYTES)).unwrap_or(u64::MAX)
 }
 
-/// What a conversation was in bytes when it was sent: for an answer whose request is gone.
+/// What a conversation was in bytes when it was sent: for an answer of an earlier version, whose request is gone.
 pub(super) fn size_of_path(path: &[&Node]) -> usize {
     let text = |kind: &PartKind| match kind {
         PartKind::Text { text, .. } | PartKind::Reasoning { text, .. } => text.len(),
@@ -127,7 +134,7 @@ pub(super) fn size_of_path(path: &[&Node]) -> usize {
 }
 
 /// What a request is in bytes of text.
-fn size(request: &ModelRequest) -> usize {
+pub(super) fn size(request: &ModelRequest) -> usize {
     let content = |content: &Content| match content {
         Content::Text(text) => text.len(),
         Content::Media { .. } => 0,
@@ -172,7 +179,8 @@ impl Turn<'_> {
     pub(super) fn note_usage(&mut self, setup: &TurnSetup, meter: &mut AnswerMeter) {
         if let Some(tokens) = meter.news() {
             let cost = setup.chosen.pricing().cost(&tokens);
-            self.record_later(Event::UsageReported { entry: setup.assistant.clone(), tokens, cost });
+            let (entry, last) = (setup.assistant.clone(), meter.ended);
+            self.record_later(Event::UsageReported { entry, tokens, cost, last });
         }
     }
 }

@@ -7,6 +7,7 @@ use everturn_model::part::PartKind;
 use everturn_model::{Event, Part, Tree, path};
 use everturn_tools::snapshot::TreeId;
 
+use super::accounting::UsedTokens;
 use super::intake::StreamIntake;
 use super::remains::ChangedFiles;
 use super::results::unfinished;
@@ -36,7 +37,7 @@ impl Turn<'_> {
         declined: bool,
     ) -> Result<TurnEnd, Error> {
         let called = intake.called();
-        let Some((reason, tokens)) = intake.finish() else {
+        let Some((reason, said)) = intake.finish() else {
             let fault =
                 Fault::new(FaultKind::CutStream, "The provider's answer ended before it was complete.");
             return self.fail(&setup, intake, None, fault, start).await;
@@ -72,6 +73,12 @@ impl Turn<'_> {
             }
         }
         let goes_on = called && answer.is_none();
+        // Some providers never say what was used, and budgets count all the same.
+        let used = match said.sum() {
+            0 => intake.meter.used(setup.request.request()),
+            _ => UsedTokens { tokens: said, estimated: false },
+        };
+        let UsedTokens { tokens, estimated } = used;
         let mut changed = match called {
             true => ChangedFiles::since(setup.snapshots.as_ref(), start.as_ref()).await,
             false => ChangedFiles::default(),
@@ -95,7 +102,7 @@ impl Turn<'_> {
             parts: kinds.map(part).collect(),
             files: Some(changed.files),
             declined: declined && goes_on,
-            estimated: false,
+            estimated,
             structured: answer,
         };
         self.commit(vec![event]).await?;

@@ -115,7 +115,12 @@ fn used(
     if !node.parts.iter().any(|part| matches!(part.kind, PartKind::StepStart { .. })) {
         return (UsedTokens::default(), Money::ZERO);
     }
-    let reported = node.entry.body.assistant().and_then(|answer| answer.reported);
+    let answer = node.entry.body.assistant();
+    let reported = answer.and_then(|answer| answer.reported.as_deref().copied());
+    if let Some(all) = reported.filter(|reported| reported.last) {
+        return (UsedTokens { tokens: all.tokens, estimated: false }, all.cost);
+    }
+    let sent = answer.and_then(|answer| answer.sent.as_ref()).map_or(0, |sent| sent.size);
     let (mut written, mut thought) = (0, 0);
     for part in &node.parts {
         let text = |text: &String| saved.get(&part.id).map_or(0, String::len).max(text.len());
@@ -127,9 +132,14 @@ fn used(
             _ => {}
         }
     }
-    let path = path::to(&turn.tree, turn.session().leaf.as_ref());
-    let before: Vec<_> = path.into_iter().take_while(|node| node.entry.id != *assistant).collect();
-    let input = || accounting::estimate(accounting::size_of_path(&before));
+    let input = || match usize::try_from(sent) {
+        Ok(sent) if sent > 0 => accounting::estimate(sent),
+        _ => {
+            let path = path::to(&turn.tree, turn.session().leaf.as_ref());
+            let before: Vec<_> = path.into_iter().take_while(|node| node.entry.id != *assistant).collect();
+            accounting::estimate(accounting::size_of_path(&before))
+        }
+    };
     let said = reported.map_or_else(Tokens::default, |said| said.tokens);
     let said = accounting::with_input(said, input);
     // What it had said of its output was of the beginning: the text is at least as much.

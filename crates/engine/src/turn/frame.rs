@@ -68,23 +68,19 @@ pub(crate) fn masked(options: &Map) -> Map {
     }
 }
 
-/// By what surroundings are known.
-pub(crate) fn digest(frame: &RequestFrame) -> String {
+/// By what surroundings are known, and whether they are recorded with a step: those that are new, as long as there is
+/// room.
+pub(crate) fn record(session: &Session, frame: &RequestFrame) -> (String, FrameRecord) {
     let json = serde_json::to_vec(frame).unwrap_or_default();
-    blake3::hash(&json).to_hex().chars().take(16).collect()
-}
-
-/// Whether surroundings are recorded with a step, under their digest: those that are new, as long as there is room.
-pub(crate) fn is_recorded(session: &Session, frame: &RequestFrame, digest: &str) -> FrameRecord {
-    if session.frames.iter().any(|known| known == digest) {
-        return FrameRecord::Known;
-    }
-    let size = serde_json::to_vec(frame).map_or(usize::MAX, |json| json.len());
-    if session.frames.len() < FRAME_LIMIT && size <= FRAME_SIZE_LIMIT {
+    let digest: String = blake3::hash(&json).to_hex().chars().take(16).collect();
+    let record = if session.frames.contains(&digest) {
+        FrameRecord::Known
+    } else if session.frames.len() < FRAME_LIMIT && json.len() <= FRAME_SIZE_LIMIT {
         FrameRecord::New
     } else {
         FrameRecord::Refused
-    }
+    };
+    (digest, record)
 }
 
 /// What a session knows of surroundings.

@@ -8,6 +8,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use everturn_llm::PreparedRequest;
 use everturn_model::entry::{Assistant, Body, Entry, UserSummary};
 use everturn_model::frame::{RequestDigests, RequestFrame};
 use everturn_model::inbox::InboxItem;
@@ -16,9 +17,9 @@ use everturn_model::session::Summary;
 use everturn_model::tree::Node;
 use everturn_model::{EntryId, Event, Session, Tree, path};
 
-use super::Turn;
 use super::frame::{self, FrameRecord};
 use super::request::last_user;
+use super::{Turn, accounting};
 use crate::agents::Agent;
 use crate::context::{self, AdmittedContext, ContextSource, ContextStep, ContextView, PathEpoch};
 use crate::mint::Mint;
@@ -99,12 +100,17 @@ impl TurnOpening {
     }
 
     /// Starts the step that a request begins, in a folder; the id of its answer comes back.
-    pub(super) fn start_step(&mut self, location: &Location, frame: RequestFrame, body: &[u8]) -> EntryId {
-        let digest = frame::digest(&frame);
-        let record = frame::is_recorded(&self.session, &frame, &digest);
+    pub(super) fn start_step(
+        &mut self,
+        location: &Location,
+        frame: RequestFrame,
+        request: &PreparedRequest,
+    ) -> EntryId {
+        let (digest, record) = frame::record(&self.session, &frame);
         let sent = RequestDigests {
             frame: (record != FrameRecord::Refused).then_some(digest),
-            body: blake3::hash(body).to_hex().to_string(),
+            body: blake3::hash(request.body()).to_hex().to_string(),
+            size: u64::try_from(accounting::size(request.request())).unwrap_or(u64::MAX),
         };
         let assistant = Assistant {
             agent: Some(frame.agent.clone()),

@@ -83,8 +83,13 @@ impl Turn<'_> {
                             }
                             Delta::Usage(_) => self.note_usage(&setup, &mut intake.meter),
                             delta => {
+                                let ends = matches!(delta, Delta::StepFinish { .. });
                                 for call in intake.take(self, delta).await? {
                                     calls.start(&self.services.calls, setup.setting.clone(), &self.tree, call);
+                                }
+                                // The step is closed when they are done, which may be long after this.
+                                if ends && !calls.is_empty() {
+                                    self.note_usage(&setup, &mut intake.meter);
                                 }
                             }
                         }

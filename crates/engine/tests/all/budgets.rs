@@ -100,21 +100,25 @@ async fn what_is_granted_for_good_holds_in_this_session_alone() {
 #[tokio::test]
 async fn a_budget_that_is_not_extended_leaves_the_session_at_rest() {
     let mut bench = steps(1).await;
-    let request = ask(&mut bench, &looking(2, "never said")).await;
+    let request = ask(&mut bench, &looking(2, "said at last")).await;
     let queued = Prompt { delivery: Delivery::Queue, ..Prompt::text("SAY:later") };
     bench.engine.inbox().admit(&bench.session.id, queued).await.unwrap();
     reply(&bench, &request, Reply::Reject).await;
     bench.settled().await;
     let now = session(&bench).await;
-    assert_eq!((now.open, now.held, now.waiting), (false, true, 1));
+    assert_eq!((now.open, now.parked, now.waiting), (true, true, 1));
+    let reason = "The budget of the session is used up: 1 of 1 (steps).";
+    assert_eq!(now.parked_reason.unwrap().text(), reason);
     bench.restart().await;
     bench.settled().await;
     assert_eq!((last(&bench).await.as_str(), waiting(&bench).await), ("result: Completed 1", Vec::new()));
-    // Whoever wants more says so, and is asked.
+    // Whoever wants more says so, and is asked. Then everything is done that was left.
     assert!(bench.engine.drains().resume(&bench.session.id).await.unwrap());
     let request = asked(&mut bench).await;
     reply(&bench, &request, Reply::Always).await;
     bench.settled().await;
+    let said = bench.transcript().await;
+    assert!(said.iter().any(|line| line == "assistant: said at last"), "{said:?}");
     assert_eq!(last(&bench).await, "assistant: later");
 }
 

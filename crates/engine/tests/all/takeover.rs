@@ -50,7 +50,8 @@ async fn overhear(updates: &mut Receiver<SessionUpdate>, id: &SessionId) -> Vec<
                 // Whoever stops a session of another process writes that down, and before it is what that one did.
                 Some(said) if said == "interrupt.requested" => heard.clear(),
                 // Whoever takes a session over says so.
-                Some(said) if said != "busy" => heard.push(said),
+                // Whoever was at work has recorded what the provider had said by then; that is nothing to be heard.
+                Some(said) if !["busy", "usage.reported"].contains(&said.as_str()) => heard.push(said),
                 _ => {}
             }
         }

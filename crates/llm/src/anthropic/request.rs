@@ -104,7 +104,11 @@ mod tests {
     }
 
     fn tool() -> ToolSpec {
-        ToolSpec { name: "read".into(), description: "reads".into(), schema: json!({"type": "object"}) }
+        ToolSpec {
+            name: "read".into(),
+            description: "reads".into(),
+            schema: json!({"type": "object"}).into(),
+        }
     }
 
     #[test]

@@ -269,7 +269,11 @@ fn request() -> impl Strategy<Value = ModelRequest> {
                 system,
                 messages,
                 tools: vec![
-                    ToolSpec { name: "read".into(), description: String::new(), schema: json!({}) };
+                    ToolSpec {
+                        name: "read".into(),
+                        description: String::new(),
+                        schema: json!({}).into()
+                    };
                     tools
                 ],
                 tool_choice,

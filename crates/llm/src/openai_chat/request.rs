@@ -80,7 +80,7 @@ mod tests {
             tools: vec![ToolSpec {
                 name: "read".into(),
                 description: "reads".into(),
-                schema: json!({"$schema": "x", "oneOf": [{"properties": {"a": {}}}]}),
+                schema: json!({"$schema": "x", "oneOf": [{"properties": {"a": {}}}]}).into(),
             }],
             tool_choice: ToolChoice::Required,
             max_output: Some(99),

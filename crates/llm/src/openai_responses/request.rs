@@ -86,7 +86,7 @@ mod tests {
             tools: vec![ToolSpec {
                 name: "read".into(),
                 description: "reads".into(),
-                schema: json!({"type": "object", "properties": {}}),
+                schema: json!({"type": "object", "properties": {}}).into(),
             }],
             tool_choice: ToolChoice::Required,
             max_output: Some(99),

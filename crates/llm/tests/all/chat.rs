@@ -55,7 +55,7 @@ async fn a_tool_with_a_name_that_is_refused_goes_under_another_and_comes_back_un
     let server = Canned::start(answer("200 OK", SSE, &format!("{call}{DONE}"))).await;
     let mut asked = request();
     asked.tools =
-        vec![ToolSpec { name: "mcp.read file".into(), description: String::new(), schema: json!({}) }];
+        vec![ToolSpec { name: "mcp.read file".into(), description: String::new(), schema: json!({}).into() }];
     let events = server.provider().stream(asked).map(Result::unwrap).collect::<Vec<_>>().await;
     let called = events.iter().find_map(|event| match event {
         StreamEvent::ToolCall { name, .. } => Some(name.as_str()),

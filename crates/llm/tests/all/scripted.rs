@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 fn request(messages: Vec<Message>) -> ModelRequest {
-    let tools = vec![ToolSpec { name: "edit".into(), description: String::new(), schema: json!({}) }];
+    let tools = vec![ToolSpec { name: "edit".into(), description: String::new(), schema: json!({}).into() }];
     ModelRequest { messages, tools, ..ModelRequest::default() }
 }
 

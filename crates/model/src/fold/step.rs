@@ -2,11 +2,14 @@
 
 use super::{Error, Fold};
 use crate::bill;
+use crate::budget::{self, BudgetPause};
 use crate::event::StepRemains;
 use crate::fault::Fault;
 use crate::part::{PartKind, Span};
-use crate::session::{RetryState, Spent};
+use crate::request::Reply;
+use crate::session::RetryState;
 use crate::tool::ToolState;
+use crate::usage::InterimUsage;
 use crate::{EntryId, Millis, Part};
 
 impl Fold<'_> {
@@ -67,11 +70,25 @@ impl Fold<'_> {
     }
 
     /// What the provider has said so far of what a step uses: it is in no sum before the step closes.
-    pub(super) fn report_usage(&mut self, id: &EntryId, reported: Spent) -> Result<(), Error> {
+    pub(super) fn report_usage(&mut self, id: &EntryId, reported: InterimUsage) -> Result<(), Error> {
         let found = self.entry(id)?;
         let Some(assistant) = found.body.assistant_mut() else { return Err(self.unfit(id)) };
-        assistant.reported = Some(reported);
+        assistant.reported = Some(Box::new(reported));
         Ok(())
+    }
+
+    /// Goes on beyond a budget, or waits for a person with what is left to do. A budget is asked about between turns.
+    pub(super) fn answer_budget(&mut self, pause: &BudgetPause, reply: Reply) {
+        let session = &mut self.tree.session;
+        match reply {
+            Reply::Once => budget::grant(&mut session.granted, pause, Some(pause.granted())),
+            Reply::Always => budget::grant(&mut session.granted, pause, None),
+            // Whoever stops the work is asked nothing more about it.
+            Reply::Reject if session.stopping => (session.open, session.held) = (false, true),
+            Reply::Reject => {
+                (session.parked, session.parked_reason) = (true, Some(Fault::internal(pause.to_string())));
+            }
+        }
     }
 }
 

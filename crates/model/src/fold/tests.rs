@@ -2,10 +2,11 @@
 //! one fold with another, and do not see what both of them lose.
 
 use super::*;
+use crate::budget;
 use crate::entry::{Assistant, User};
 use crate::request::{Ask, PROJECT_TRUST, Request};
 use crate::tool::FileForecast;
-use crate::{EventId, Extra, Map, SessionId};
+use crate::{EventId, Extra, Fault, Map, SessionId};
 use serde_json::json;
 
 /// A session that is folded event by event.
@@ -292,7 +293,7 @@ fn a_call_keeps_what_is_known_of_it_when_its_part_is_replaced() {
 
 #[test]
 fn an_answer_about_a_budget_is_granted_or_lets_the_session_rest() {
-    let check = |reply: Option<Reply>, expected: (bool, bool), granted: &[Option<u64>]| {
+    let check = |reply: Option<Reply>, reason: Option<&str>, granted: &[Option<u64>]| {
         let mut history = History::new();
         history.fold(admitted("msg_1", true));
         history.fold(promoted("msg_1"));
@@ -309,16 +310,19 @@ fn an_answer_about_a_budget_is_granted_or_lets_the_session_rest() {
         let (id, call) = (request.id, None);
         history.fold(Event::RequestAnswered { id, call, reply, message: None, answers: None, follows: None });
         let session = &history.tree.session;
-        assert_eq!((session.open, session.held), expected, "{reply:?}");
+        let said = session.parked_reason.as_ref().map(Fault::text);
+        assert_eq!((session.open, session.parked, said), (true, reason.is_some(), reason), "{reply:?}");
         let more: Vec<Option<u64>> = session.granted.iter().map(|grant| grant.more).collect();
         assert_eq!(more, granted, "{reply:?}");
         assert!(history.tree.requests.is_empty());
     };
-    check(Some(Reply::Once), (true, false), &[Some(4)]);
-    check(Some(Reply::Always), (true, false), &[None]);
-    check(Some(Reply::Reject), (false, true), &[]);
+    // What was gone beyond the limit, and as much again as it was.
+    check(Some(Reply::Once), None, &[Some(5)]);
+    check(Some(Reply::Always), None, &[None]);
+    let reason = "The budget of the session is used up: 9 of 8 (steps).";
+    check(Some(Reply::Reject), Some(reason), &[]);
     // Taken back, because there is more to use by now.
-    check(None, (true, false), &[]);
+    check(None, None, &[]);
 }
 
 #[test]

@@ -112,7 +112,8 @@ fn release(description: &OwnedFd) {
     unsafe { libc::fcntl(description.as_raw_fd(), libc::F_OFD_SETLK, ptr::from_mut(&mut all)) };
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "a small constant, of another type in each header")]
+/// That there is no lock, in the type in which a lock has that.
+#[expect(clippy::cast_possible_truncation, reason = "small constants, of another type in each header")]
 const UNLOCK: libc::c_short = libc::F_UNLCK as libc::c_short;
 
 /// The description that has the locks on the file of a descriptor.
@@ -164,7 +165,7 @@ mod tests {
         let file = File::options().read(true).write(true).open(path).unwrap();
         // SAFETY: plain numbers.
         let mut lock: libc::flock = unsafe { MaybeUninit::zeroed().assume_init() };
-        (lock.l_type, lock.l_start, lock.l_len) = (libc::F_WRLCK as libc::c_short, byte, 1);
+        (lock.l_type, lock.l_start, lock.l_len) = (libc::F_WRLCK.try_into().unwrap(), byte, 1);
         // SAFETY: the file is open, and the lock is ours.
         unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, ptr::from_mut(&mut lock)) == 0 }
     }

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use everturn_model::{Event, EventId, SessionId};
+use everturn_store::foreign::Database;
 use everturn_store::{ArchivedSessions, Error, Filter, Options, Search, Store};
 use everturn_testkit::deadline::within;
 use everturn_testkit::disk::{self, Disk, Loss};
@@ -261,6 +262,8 @@ async fn nothing_is_migrated_beside_a_process_that_came_while_the_copy_was_made(
     // It knows only the old schema, and would go on writing it.
     let folder = folder();
     let path = folder.path().join("everturn.db");
+    // Connections of one process lock in the same way from the first one of the store on.
+    drop(Database::open(&path).unwrap());
     let writing = Connection::open(&path).unwrap();
     writing.execute_batch("BEGIN IMMEDIATE").unwrap();
     let opening = tokio::spawn(Store::open(Options::folder(folder.path(), "own_new")));

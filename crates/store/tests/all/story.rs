@@ -122,8 +122,11 @@ impl Story {
             6 | 7 => {
                 let model = ModelRef { provider: "p".into(), model: format!("m{}", a % 3), variant: None };
                 let frame = a.is_multiple_of(3).then(|| Box::new(frame(&model, &text)));
-                let digests =
-                    frame.is_some().then(|| RequestDigests { frame: Some(text.clone()), body: text });
+                let digests = frame.is_some().then(|| RequestDigests {
+                    frame: Some(text.clone()),
+                    body: text,
+                    size: 0,
+                });
                 let (model, sent) = (Some(model), digests);
                 let body = Body::Assistant(Assistant { model, sent, ..Assistant::default() });
                 let mut entry = Entry::new(entry_id(), leaf, time, body);
@@ -331,7 +334,9 @@ impl Story {
                 let tokens = Tokens { input: u64::from(a), reasoning: u64::from(b), ..Tokens::default() };
                 let cost = Money::from_f64(f64::from(a) / 100_000.0);
                 match self.open_assistant() {
-                    Some(entry) if b % 4 == 0 => Event::UsageReported { entry, tokens, cost },
+                    Some(entry) if b % 4 == 0 => {
+                        Event::UsageReported { entry, tokens, cost, last: b % 8 == 0 }
+                    }
                     Some(entry) if b % 4 == 1 => {
                         let error = Fault::new(FaultKind::CutStream, text);
                         let kind = PartKind::Retry { attempt: u64::from(a), error, created: time };

@@ -227,7 +227,7 @@ fn a_private_folder_is_neither_recorded_nor_put_back() {
     assert_eq!(report.restored, [project.path("a")]);
     let skipped = [SkippedFile { file: project.path("own/log"), why: SkipReason::Private }];
     assert_eq!(report.skipped, skipped);
-    assert_eq!(std::fs::read_to_string(project.path("own/log")).unwrap(), "2");
+    assert_eq!(fs::read_to_string(project.path("own/log")).unwrap(), "2");
 }
 
 #[test]

@@ -68,6 +68,11 @@ impl<P: FnMut(&str)> RunOutput<P> {
         Self { admitted: true, ..Self::new(show, session, prompt) }
     }
 
+    /// Nothing yet of the turn that a session goes on with that waited for a person.
+    pub(super) fn of_open_turn(show: P, session: SessionId) -> Self {
+        Self { begun: true, ..Self::of_waiting(show, session, EntryId::from("")) }
+    }
+
     /// The session.
     pub(super) fn session(&self) -> &SessionId {
         &self.session
@@ -167,7 +172,11 @@ impl<P: FnMut(&str)> RunOutput<P> {
                 self.failure = None;
                 self.refused.take_if(|refused| *refused != entry.id);
             }
-            Event::StepFailed { error, resumes: false, .. } => self.fail(error),
+            Event::StepFailed { error, resumes: false, .. } | Event::StepEnded { error: Some(error), .. } => {
+                self.fail(error);
+            }
+            // A rule, or somebody else, was against what it called.
+            Event::StepEnded { entry, declined: true, .. } => self.refuse(entry),
             Event::PartEnded { entry, part, text, .. } if is_text(tree, entry, part) => self.end(part, text),
             Event::ToolSettled { entry, .. } => {
                 if let Body::ToolResult { result } = &entry.body {

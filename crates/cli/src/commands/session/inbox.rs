@@ -1,12 +1,12 @@
 //! `everturn session inbox`: the prompts that wait in a session, and what a person does to them.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use everturn_engine::inbox::{PromptInbox, WaitingOutcome};
 use everturn_engine::{Engine, Prompt};
 use everturn_model::inbox::{Delivery, InboxItem};
 use everturn_model::part::PartKind;
-use everturn_model::{EntryId, Session};
+use everturn_model::{EntryId, Part, Session, SessionId};
 use serde_json::json;
 
 use super::lookup;
@@ -30,7 +30,7 @@ pub(crate) struct InboxCommand {
     /// Take this prompt back
     #[arg(long, value_name = "MESSAGE", group = "change")]
     cancel: Option<String>,
-    /// Give this prompt another text
+    /// Give this prompt another text; what is attached to it stays
     #[arg(long, value_names = ["MESSAGE", "TEXT"], num_args = 2, group = "change")]
     edit: Option<Vec<String>>,
     /// Let these prompts go on first, in this order
@@ -81,6 +81,9 @@ impl InboxCommand {
         let id = &session.id;
         for (text, delivery) in [(&self.add, Delivery::Steer), (&self.enqueue, Delivery::Queue)] {
             if let Some(text) = text {
+                if text.trim().is_empty() {
+                    bail!("the prompt is empty; say what is to be done");
+                }
                 // This command answers nothing.
                 inbox.admit(id, Prompt { delivery, resume: false, ..Prompt::text(text) }).await?;
             }
@@ -90,7 +93,7 @@ impl InboxCommand {
             return Ok(Some(inbox.cancel(id, &message(wanted)).await?));
         }
         if let Some([wanted, text]) = self.edit.as_deref() {
-            return Ok(Some(inbox.edit(id, &message(wanted), Prompt::text(text)).await?));
+            return Ok(Some(reword(inbox, id, &message(wanted), text).await?));
         }
         if let Some(first) = &self.first {
             inbox.reorder(id, &first.iter().map(message).collect::<Vec<_>>()).await?;
@@ -103,6 +106,36 @@ impl InboxCommand {
         }
         Ok(None)
     }
+}
+
+/// Gives a prompt that waits other words. What else there is of it stays.
+async fn reword(
+    inbox: &PromptInbox,
+    id: &SessionId,
+    message: &EntryId,
+    text: &str,
+) -> Result<WaitingOutcome> {
+    if text.trim().is_empty() {
+        bail!("the prompt is empty; `--cancel {message}` takes it back");
+    }
+    let waiting = inbox.waiting(id).await?;
+    let parts =
+        waiting.into_iter().find(|item| item.id == *message).map(|item| item.parts).unwrap_or_default();
+    let mut own = parts
+        .into_iter()
+        .filter(|part| matches!(&part.kind, PartKind::Text { synthetic, .. } if *synthetic != Some(true)));
+    let Some(first) = own.next() else {
+        // There is no such prompt, or nothing of it is a text: the engine tells which.
+        return Ok(inbox.edit(id, message, Prompt::text(text)).await?);
+    };
+    let new = Part { kind: PartKind::text(text), ..first };
+    let mut outcome = inbox.edit_text(id, message, new).await?;
+    for part in own {
+        if matches!(outcome, WaitingOutcome::Done(_)) {
+            outcome = inbox.remove_part(id, message, &part.id).await?;
+        }
+    }
+    Ok(outcome)
 }
 
 fn word(delivery: Delivery) -> &'static str {

@@ -60,7 +60,8 @@ pub(super) async fn show(engine: &Engine, id: &SessionId, json: bool) -> Result<
     for message in &messages {
         let role = message.info.get("role").and_then(Value::as_str).unwrap_or("?");
         table::line("");
-        table::line(role);
+        // What is told the model under a person's name was written by nobody.
+        table::line(if is_synthetic(&message.parts) { "note" } else { role });
         for part in &message.parts {
             if let Some(text) = describe(part) {
                 for printed in text.lines() {
@@ -75,6 +76,12 @@ pub(super) async fn show(engine: &Engine, id: &SessionId, json: bool) -> Result<
         }
     }
     Ok(())
+}
+
+/// Whether nothing of a message was said by a person or a model.
+fn is_synthetic(parts: &[Value]) -> bool {
+    let synthetic = |part: &Value| part.get("synthetic") == Some(&Value::Bool(true));
+    !parts.is_empty() && parts.iter().all(synthetic)
 }
 
 /// What a session waits for, in a line.

@@ -27,6 +27,10 @@ pub(super) fn line(session: &Session) -> Option<String> {
     let waiting = table::counted(session.waiting, "prompt waits", "prompts wait");
     Some(match word(session) {
         "parked" => match &session.parked_reason {
+            // It may say so itself.
+            Some(reason) if reason.text().contains("everturn session resume") => {
+                format!("parked: {}", reason.text())
+            }
             Some(reason) => format!("parked: {}; {resume}", reason.text().trim_end_matches('.')),
             None => format!("parked: it waits for a person; {resume}"),
         },

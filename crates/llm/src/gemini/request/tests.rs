@@ -79,8 +79,11 @@ fn least_body() {
 
 #[test]
 fn tool_choices() {
-    let tools =
-        vec![ToolSpec { name: "now".into(), description: "Tells the time.".into(), schema: json!({}) }];
+    let tools = vec![ToolSpec {
+        name: "now".into(),
+        description: "Tells the time.".into(),
+        schema: json!({}).into(),
+    }];
     let check = |tool_choice: ToolChoice, expected: Value| {
         let request = ModelRequest { tools: tools.clone(), tool_choice, ..ModelRequest::default() };
         let body = body(&request);

@@ -146,8 +146,8 @@ fn tools() -> Vec<ToolSpec> {
     });
     let look = json!({"type": "object", "properties": {"file": {"type": "string"}}});
     vec![
-        ToolSpec { name: "read".into(), description: "Reads a file.".into(), schema: read },
-        ToolSpec { name: "look".into(), description: "Shows a picture.".into(), schema: look },
+        ToolSpec { name: "read".into(), description: "Reads a file.".into(), schema: read.into() },
+        ToolSpec { name: "look".into(), description: "Shows a picture.".into(), schema: look.into() },
     ]
 }
 
