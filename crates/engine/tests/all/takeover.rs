@@ -9,6 +9,7 @@ use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 
 use crate::bench::Bench;
+use crate::beside::OtherProcess;
 use crate::permission::asked;
 
 /// Where the work stands when it is stopped.
@@ -67,6 +68,8 @@ fn in_short(update: &SessionUpdate, id: &SessionId) -> Option<String> {
             match &committed.record.event {
                 // A call that was taken over says again which session works on its task.
                 Event::ToolProgress { .. } => None,
+                // While a call runs, what was used is recorded when there is time.
+                Event::UsageReported { .. } => None,
                 event => Some(event.name().to_owned()),
             }
         }
@@ -255,4 +258,24 @@ async fn a_session_that_goes_on_after_the_end_of_a_stopped_turn_is_busy() {
     bench.model.release("y");
     bench.settled().await;
     assert_eq!(bench.transcript().await.last().unwrap(), "assistant: something else");
+}
+
+#[tokio::test]
+async fn a_task_is_stopped_with_its_session_although_nobody_can_take_that_over() {
+    // Whoever took the task over first went on with it, for a session that was stopped.
+    let mut bench = bench().await;
+    let runner = bench.beside().await;
+    begin(&mut bench, &runner, &task("HOLD:x SAY:inner"), Standing::Delegating).await;
+    within("the other engine to end", runner.close()).await;
+    drop(runner);
+    let other = OtherProcess::patient(&bench).await;
+    let lease = other.take().await;
+    within("the abort", bench.engine.drains().abort(&bench.session.id)).await.unwrap();
+    let child = family(&bench).await.remove(1);
+    within("the task to settle", bench.engine.drains().settled(&child)).await;
+    let session = bench.engine.sessions().get(&child).await.unwrap();
+    assert_eq!((session.interrupts, session.open), (1, false));
+    assert!(bench.transcript_of(&child).await.last().unwrap().ends_with("!aborted"));
+    other.store.release(lease).await.unwrap();
+    bench.settled().await;
 }
