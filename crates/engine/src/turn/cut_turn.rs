@@ -150,9 +150,8 @@ fn used(
         reasoning: streamed.tokens.reasoning.max(said.reasoning),
         ..streamed.tokens
     };
-    let cost = match (pricing, reported) {
-        (None, Some(said)) => said.cost,
-        (pricing, _) => accounting::cost(pricing, &tokens),
-    };
+    // The model may be configured no more, or without its price.
+    let known = reported.map_or(Money::ZERO, |said| said.cost);
+    let cost = accounting::cost(pricing, &tokens).max(known);
     (UsedTokens { tokens, estimated: true }, cost)
 }
