@@ -21,12 +21,19 @@ pub enum Malice {
     Counts,
     /// It counts, and breaks off the first answer before a word.
     CountsAndBreaks,
+    /// The same, and it breaks off the second one before it has counted.
+    CountsOnceAndBreaks,
+    /// It counts, over and over, and says nothing.
+    OnlyCounts,
+    /// It makes a pause while it searches, and says in its next answer what it found. It speaks Anthropic Messages.
+    PausesInSearch,
 }
 
 /// A provider over real HTTP.
 #[derive(Debug)]
 pub struct HostileProvider {
     address: String,
+    malice: Malice,
     asked: Arc<AtomicUsize>,
 }
 
@@ -43,7 +50,7 @@ impl HostileProvider {
                 std::thread::spawn(move || drop(answer(client, malice, number)));
             }
         });
-        Self { address, asked }
+        Self { address, malice, asked }
     }
 
     /// How often it was asked.
@@ -54,7 +61,11 @@ impl HostileProvider {
     /// A configuration with this provider and these limits.
     pub fn config(&self, limits: &Value) -> Value {
         let options = json!({"baseURL": self.address, "apiKey": "none"});
-        let provider = json!({"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"one": {}}});
+        let package = match self.malice {
+            Malice::PausesInSearch => "@ai-sdk/anthropic",
+            _ => "@ai-sdk/openai-compatible",
+        };
+        let provider = json!({"npm": package, "options": options, "models": {"one": {}}});
         json!({"provider": {"hostile": provider}, "enabled_providers": ["hostile"], "model": "hostile/one",
             "small_model": "hostile/one", "limits": limits})
     }
@@ -82,18 +93,53 @@ fn answer(mut client: TcpStream, malice: Malice, number: usize) -> std::io::Resu
             say(&mut client, &json!({"choices": [{"delta": {"content": "two "}}]}))?;
             std::thread::sleep(Duration::from_secs(60));
         }
-        Malice::CountsAndBreaks if number == 0 => {
+        Malice::OnlyCounts => {
+            for written in 0.. {
+                say(&mut client, &json!({"choices": [], "usage": counts(900, written)}))?;
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        Malice::PausesInSearch => search(&mut client, number)?,
+        Malice::CountsOnceAndBreaks if number == 1 => {
+            std::thread::sleep(Duration::from_millis(50));
+            client.shutdown(Shutdown::Both)?;
+        }
+        Malice::CountsAndBreaks | Malice::CountsOnceAndBreaks if number == 0 => {
             say(&mut client, &json!({"choices": [], "usage": counts(900, 0)}))?;
             std::thread::sleep(Duration::from_millis(50));
             client.shutdown(Shutdown::Both)?;
         }
-        Malice::Counts | Malice::CountsAndBreaks => {
+        Malice::Counts | Malice::CountsAndBreaks | Malice::CountsOnceAndBreaks => {
             say(&mut client, &json!({"choices": [{"delta": {"content": "done"}, "finish_reason": "stop"}]}))?;
             say(&mut client, &json!({"choices": [], "usage": counts(1_000, 7)}))?;
             client.write_all(b"data: [DONE]\n\n")?;
         }
     }
     Ok(())
+}
+
+/// A search that two answers are needed for.
+fn search(client: &mut TcpStream, number: usize) -> std::io::Result<()> {
+    let usage = json!({"input_tokens": 900, "output_tokens": 5});
+    let message = json!({"id": format!("msg_{number}"), "type": "message", "role": "assistant", "model": "one",
+        "content": [], "stop_reason": null, "usage": usage});
+    let found = json!({"type": "web_search_result", "url": "https://example.org/", "title": "Example",
+        "encrypted_content": "found it", "page_age": null});
+    let (blocks, reason) = if number == 0 {
+        let call =
+            json!({"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "x"}});
+        (vec![call], "pause_turn")
+    } else {
+        let result = json!({"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": [found]});
+        (vec![result, json!({"type": "text", "text": "done"})], "end_turn")
+    };
+    say(client, &json!({"type": "message_start", "message": message}))?;
+    for (index, block) in blocks.iter().enumerate() {
+        say(client, &json!({"type": "content_block_start", "index": index, "content_block": block}))?;
+        say(client, &json!({"type": "content_block_stop", "index": index}))?;
+    }
+    say(client, &json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": usage}))?;
+    say(client, &json!({"type": "message_stop"}))
 }
 
 fn say(client: &mut TcpStream, frame: &Value) -> std::io::Result<()> {

@@ -288,3 +288,22 @@ async fn no_rule_decides_about_a_budget_and_no_approval() {
     bench.settled().await;
     assert_eq!(last(&bench).await, "assistant: done");
 }
+
+#[tokio::test]
+async fn what_a_provider_never_counts_uses_up_budgets_too() {
+    let check = async |budget: Value, subject: &str| {
+        let mut bench = Bench::at(|url| {
+            let mut config = everturn_testkit::opencode_config(url);
+            config["provider"]["fake"]["models"]["fake-1"]["cost"] = json!({"input": 2, "output": 10});
+            json!({"provider": config["provider"], "budget": {"session": budget}})
+        })
+        .await;
+        let request = ask(&mut bench, &format!("USAGE:0,0,0,0\n{}", looking(2, "never said"))).await;
+        let Ask::Permission { patterns, .. } = &request.ask else { panic!("{request:?}") };
+        assert_eq!(patterns, &[subject.to_owned()]);
+        assert_eq!(last(&bench).await, "result: Completed 1");
+        bench.engine.drains().abort(&bench.session.id).await.unwrap();
+    };
+    check(json!({"tokens": 100}), "session tokens").await;
+    check(json!({"cost": 0.0001}), "session cost").await;
+}

@@ -77,3 +77,57 @@ async fn a_stop_ends_the_pause() {
     assert_eq!(bench.transcript().await[1], "assistant:  !aborted");
     assert_eq!(bench.engine.sessions().get(&bench.session.id).await.unwrap().retry, None);
 }
+
+#[tokio::test]
+async fn attempts_are_counted_on_after_a_restart() {
+    let mut bench = Bench::new().await;
+    let prompt = Prompt::text("ERR:429x2 RETRY-AFTER:1 SAY:at last");
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
+    bench.notice(retrying).await;
+    bench.restart().await;
+    bench.settled().await;
+    assert_eq!(bench.transcript().await[1], "assistant: at last");
+    let attempts: Vec<u64> = scheduled(&bench).await.into_iter().map(|(attempt, _)| attempt).collect();
+    assert_eq!(attempts, [1, 2]);
+}
+
+#[tokio::test]
+async fn a_restart_in_the_pause_after_a_cut_answer_does_not_write_into_that_answer() {
+    let mut bench = Bench::new().await;
+    let prompt = Prompt::text("DROP:1x1 SAY:one two three");
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
+    bench.notice(retrying).await;
+    bench.restart().await;
+    bench.settled().await;
+    let said = bench.transcript().await;
+    assert_eq!(
+        (said.len(), said[1].as_str(), said[2].as_str()),
+        (4, "assistant: one  !cut off", "synthetic")
+    );
+    assert!(said[3].starts_with("assistant: ") && !said[3].contains('!'), "{said:?}");
+}
+
+#[tokio::test]
+async fn a_session_is_busy_again_after_the_pause() {
+    let mut bench = Bench::new().await;
+    let prompt = Prompt::text("ERR:429x1 RETRY-AFTER:1 HOLD:x SAY:one two");
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
+    bench.notice(retrying).await;
+    let mut busy = false;
+    bench
+        .notice(|update| match update {
+            SessionUpdate::Live(live) => match &live.signal {
+                Signal::Busy => {
+                    busy = true;
+                    None
+                }
+                Signal::Delta { .. } => Some(()),
+                _ => None,
+            },
+            _ => None,
+        })
+        .await;
+    assert!(busy, "clients are told");
+    assert_eq!(bench.engine.drains().statuses(), [(bench.session.id.clone(), Signal::Busy)]);
+    bench.engine.drains().abort(&bench.session.id).await.unwrap();
+}

@@ -5,8 +5,11 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use everturn_engine::{Prompt, SessionUpdate, Signal};
+use everturn_model::Event;
 use everturn_store::{Options, Store};
+use everturn_testkit::HostileProvider;
 use everturn_testkit::deadline::PATIENCE;
+use everturn_testkit::hostile_provider::Malice;
 use serde_json::json;
 
 use crate::bench::Bench;
@@ -83,4 +86,33 @@ async fn streamed_text_is_saved_within_200_milliseconds() {
     bench.model.release("end");
     bench.settled().await;
     assert_eq!(bench.transcript().await.last().unwrap(), "assistant: one two three four five");
+}
+
+#[tokio::test]
+async fn what_a_provider_counted_is_recorded_within_200_milliseconds() {
+    // It waited for the next event, and a crash before that took it.
+    let provider = HostileProvider::start(Malice::Counts);
+    let mut bench = Bench::configured(provider.config(&json!({}))).await;
+    let clock = Clock::stop();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text("hello")).await.unwrap();
+    // Between the two words it has counted.
+    said(&mut bench, "two ").await;
+    clock.advance(SAVED).await;
+    let end = Instant::now() + PATIENCE / 6;
+    loop {
+        let log = bench.engine.sessions().log(&bench.session.id).await.unwrap();
+        let counted = log.iter().find_map(|record| match &record.event {
+            Event::UsageReported { tokens, last, .. } => Some((tokens.input, tokens.output, *last)),
+            _ => None,
+        });
+        if let Some(counted) = counted {
+            assert_eq!(counted, (900, 1, false));
+            break;
+        }
+        assert!(Instant::now() < end, "the count is not in the log");
+        tokio::task::yield_now().await;
+    }
+    drop(clock);
+    tokio::time::resume();
+    bench.engine.drains().abort(&bench.session.id).await.unwrap();
 }

@@ -50,6 +50,36 @@ async fn what_nobody_counted_is_estimated() {
 }
 
 #[tokio::test]
+async fn a_restart_estimates_as_an_interrupt_does() {
+    // The system prompt and the tools, most of what a request is, were left out of it.
+    let mut bench = Bench::new().await;
+    let prompt = "HOLD:x SAY:one two three";
+    stand(&mut bench, prompt).await;
+    bench.engine.drains().abort(&bench.session.id).await.unwrap();
+    let stopped = answers(&bench).await.remove(0);
+    let mut bench = Bench::new().await;
+    stand(&mut bench, prompt).await;
+    bench.restart().await;
+    bench.settled().await;
+    let cut = answers(&bench).await.remove(0);
+    assert_eq!((cut.tokens, cut.estimated), (stopped.tokens, stopped.estimated));
+    let request = bench.model.prompts().remove(0);
+    let tools = request["tools"].to_string().len() as u64;
+    assert!(cut.tokens.input > tools / 5, "{:?} for {tools} bytes of tools and more", cut.tokens);
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_counted_is_estimated_and_marked() {
+    let bench = Bench::new().await;
+    bench.say("USAGE:0,0,0,0 SAY:one two").await;
+    bench.say("USAGE:700,0,3,0 SAY:one two").await;
+    let [guessed, counted] = &answers(&bench).await[..] else { panic!("two answers") };
+    assert!(guessed.estimated && guessed.tokens.input > 100 && guessed.tokens.output == 2, "{guessed:?}");
+    assert_eq!((counted.tokens.input, counted.tokens.output, counted.estimated), (700, 3, false));
+    assert_eq!(spent(&bench).await, guessed.tokens.plus(&counted.tokens));
+}
+
+#[tokio::test]
 async fn what_a_filtered_answer_used_is_recorded() {
     let bench = Bench::new().await;
     bench.say("REFUSE USAGE:900,0,50,0 SAY:no").await;
@@ -65,7 +95,9 @@ async fn what_an_answer_used_that_a_restart_cut_off_is_recorded() {
     bench.restart().await;
     bench.settled().await;
     let answers = answers(&bench).await;
-    assert_eq!((answers[0].tokens.input, answers[0].estimated), (900, true), "{:?}", answers[0]);
+    // What it counted of the first word is in the estimate of both.
+    let tokens = Tokens { input: 900, output: 2, ..Tokens::default() };
+    assert_eq!((answers[0].tokens, answers[0].estimated), (tokens, true), "{:?}", answers[0]);
     assert_eq!((answers[1].tokens.input, answers[1].estimated), (1_000, false), "{:?}", answers[1]);
     let both = answers[0].tokens.plus(&answers[1].tokens);
     assert_eq!(spent(&bench).await, both);
@@ -84,6 +116,17 @@ async fn what_an_attempt_used_that_is_made_again_is_recorded() {
         _ => None,
     });
     assert_eq!(recorded.collect::<Vec<_>>(), [("attempt", 900, true, "one")]);
+    assert_eq!(spent(&bench).await.input, 1_900);
+}
+
+#[tokio::test]
+async fn what_an_attempt_used_is_not_recorded_for_the_next_one_too() {
+    let bench = counting(Malice::CountsOnceAndBreaks).await;
+    bench.say("hello").await;
+    assert_eq!(bench.transcript().await[1], "assistant: done");
+    let log = bench.engine.sessions().log(&bench.session.id).await.unwrap();
+    let attempts = log.iter().filter(|record| matches!(record.event, Event::UsageRecorded { .. })).count();
+    assert_eq!(attempts, 1);
     assert_eq!(spent(&bench).await.input, 1_900);
 }
 
