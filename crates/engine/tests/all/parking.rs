@@ -1,24 +1,34 @@
 //! Parking: a turn that takes down whoever takes it up is left alone, until a person lets it go on.
 
 use everturn_engine::Prompt;
-use everturn_model::{EntryId, Event, EventId};
+use everturn_model::{EntryId, Event, EventId, Millis};
 use everturn_store::{Authority, NewEvent};
 
 use crate::bench::Bench;
 use crate::permission::ask;
+use crate::saving::saved;
 
 async fn begin(bench: &mut Bench) -> EntryId {
     bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two three")).await.unwrap();
-    bench.streamed("two ").await.0
+    let entry = bench.streamed("two ").await.0;
+    // Whoever finds that another process has taken the session over saves nothing of it any more.
+    let saved = saved(&bench.other_store().await, bench, |text| text == "one two ").await;
+    assert_eq!(saved, Ok(()));
+    entry
 }
 
 /// As many processes take the turn up and die of it.
 async fn fail(bench: &Bench, entry: &EntryId, times: usize) {
+    fail_before(bench, entry, times, 0).await;
+}
+
+/// The same so many milliseconds ago.
+async fn fail_before(bench: &Bench, entry: &EntryId, times: usize, ago: Millis) {
     let store = bench.other_store().await;
     for number in 0..times {
         let event = Event::RecoveryBegun { entry: entry.clone() };
         let id = EventId::from(format!("evt_recovery{number}").as_str());
-        let time = bench.engine.sessions().get(&bench.session.id).await.unwrap().time.updated;
+        let time = bench.engine.mint().now() - ago;
         let new = NewEvent { id, time, event };
         store.append(&bench.session.id, Authority::Open, vec![new]).await.unwrap();
     }
@@ -64,6 +74,21 @@ async fn a_recovery_that_failed_twice_is_tried_again() {
     bench.settled().await;
     let session = bench.engine.sessions().get(&bench.session.id).await.unwrap();
     assert_eq!((session.parked, session.open, session.recoveries), (false, false, vec![]));
+}
+
+#[tokio::test]
+async fn recoveries_count_together_that_failed_within_ten_minutes() {
+    const MINUTE: Millis = 60_000;
+    for (ago, parks) in [(9 * MINUTE, true), (11 * MINUTE, false)] {
+        let mut bench = Bench::new().await;
+        let entry = begin(&mut bench).await;
+        fail_before(&bench, &entry, 3, ago).await;
+        bench.model.release("x");
+        bench.restart().await;
+        bench.settled().await;
+        let session = bench.engine.sessions().get(&bench.session.id).await.unwrap();
+        assert_eq!(session.parked, parks, "{ago} milliseconds ago");
+    }
 }
 
 #[tokio::test]
