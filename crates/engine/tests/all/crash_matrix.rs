@@ -10,6 +10,7 @@
 //! a new one is a function in [`stories`]. `EVERTURN_TEST_FULL=1` cuts everywhere; without it, each event type is cut once
 //! before and once after.
 
+mod accounts;
 mod child;
 mod losses;
 mod place;

@@ -53,6 +53,18 @@ async fn what_a_turn_used_that_was_cut_off_is_recorded() {
     }
 }
 
+#[test]
+fn what_was_saved_of_an_answer_is_kept_wherever_it_is_cut_off() {
+    for (number, moment) in [Moment::Before, Moment::After].into_iter().enumerate() {
+        let ground = Ground::new(StoreKind::Sqlite, Story::Talk, number);
+        // The prompt that comes in the middle of an answer.
+        let life = ground.live(Some(Cut { event: "prompt.admitted".into(), nth: 2, moment }));
+        assert!(life.was_cut);
+        let saved = remains::check(&ground, &[life], "in the middle of an answer");
+        assert!(saved.iter().any(|saved| saved.is("alpha ")), "{moment:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_turn_changed_that_was_cut_off_is_undone_with_its_prompt() {
     // The edit is in the second turn, the command that makes a file in the third.

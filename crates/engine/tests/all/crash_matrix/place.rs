@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use everturn_engine::{Config, Configurations, Options};
+use everturn_store::Store;
 use everturn_testkit::{ModelServer, Postgres, Repo, TestDatabase, opencode_config};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -123,7 +124,9 @@ impl Surroundings {
             .into_iter()
             .map(|(name, package)| {
                 let options = json!({"baseURL": self.model, "apiKey": "none"});
-                (name.to_owned(), json!({"npm": package, "options": options, "models": {"one": {}}}))
+                let price = json!({"input": 2, "output": 10, "cache_read": 0.5, "cache_write": 3});
+                let models = json!({"one": {"cost": price}});
+                (name.to_owned(), json!({"npm": package, "options": options, "models": models}))
             })
             .collect();
         let model = format!("{}/one", self.provider);
@@ -136,6 +139,15 @@ impl Surroundings {
         options.configurations = Configurations::fixed(config, &self.data);
         options.database.clone_from(&self.database);
         options
+    }
+
+    /// The store as a reader beside it has it.
+    pub(super) async fn store(&self) -> Store {
+        let options = match &self.database {
+            Some(url) => everturn_store::Options::server(url, &self.data, "own_reader"),
+            None => everturn_store::Options::folder(&self.data, "own_reader"),
+        };
+        Store::open(options).await.unwrap()
     }
 
     pub(super) fn folder(&self) -> &Path {

@@ -7,6 +7,7 @@
 //! - The session goes on with the next prompt and comes to rest; nobody is asked anything any more.
 //! - What is stored is the fold of the log.
 //! - Every request to the model was valid.
+//! - What was used is counted once, what was saved is kept, and what was changed is named: [`accounts`].
 //! - No process is left that works in the project.
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use everturn_model::tool::Outcome;
 use everturn_model::{Body, EntryId, Event, Part, Record, Session, SessionId, Tree, fold};
 use everturn_testkit::{request_rules, within};
 
+use super::accounts::{self, SavedText};
 use super::child::Life;
 use super::place::Ground;
 use super::stories::Story;
@@ -28,16 +30,17 @@ use super::stories::Story;
 /// The last prompt of each session.
 const LAST: &str = "SAY:the last word";
 
-/// Opens another engine where lives have ended, lets it recover, and checks all of it.
-pub(super) fn check(ground: &Ground, lives: &[Life], title: &str) {
+/// Opens another engine where lives have ended, lets it recover, and checks all of it. Gives the text that had been saved.
+pub(super) fn check(ground: &Ground, lives: &[Life], title: &str) -> Vec<SavedText> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(async {
+    let saved = runtime.block_on(async {
         ["talk", "stop", "begun"].iter().for_each(|name| ground.model.release(name));
         let moved = ground.repo.path().with_extension("moved");
         if moved.exists() {
             std::fs::rename(&moved, ground.repo.path()).unwrap();
         }
         let engine = Engine::open(ground.surroundings().options()).await.unwrap();
+        let saved = SavedText::of(ground, &all(&engine).await).await;
         engine.recover().await.unwrap();
         for session in engine.trash().list().await.unwrap() {
             engine.trash().restore(&session.id).await.unwrap();
@@ -74,14 +77,21 @@ pub(super) fn check(ground: &Ground, lives: &[Life], title: &str) {
             let log = logs.iter().find(|(id, _)| *id == session.id).map(|(_, log)| log).unwrap();
             check_calls(&tree, log, title);
             check_ledger(log, &ground.ledger(), title);
+            accounts::check_usage(&tree, log, title);
+            accounts::check_words(&tree, title);
+            accounts::check_files(ground, log, title);
         }
+        accounts::check_bill(&engine, &sessions, title).await;
+        accounts::check_saved(&saved, &logs, title);
         let faults: Vec<_> = ground.model.arrivals().iter().flat_map(request_rules::broken).collect();
         assert_eq!(faults, Vec::<String>::new(), "{title}");
         within("the engine to close", engine.close()).await;
+        saved
     });
     within_blocking(&format!("{title}: nobody to work in the project"), || {
         working_in(ground.repo.path()).is_empty()
     });
+    saved
 }
 
 /// All sessions, those of tasks too.

@@ -3,6 +3,8 @@
 //! A story is played by a process that may be killed at any commit, and never twice: what is left is checked, not played
 //! on. Commands leave lines in `ledger`, each with a word of its own.
 
+use std::time::Duration;
+
 use everturn_engine::sessions::{Filter, NewSession};
 use everturn_engine::{Engine, Prompt, SessionUpdate, Signal};
 use everturn_model::event::SessionChange;
@@ -166,6 +168,17 @@ impl Actor {
         self.notice(wanted, found).await;
     }
 
+    /// Waits until text that streams is saved.
+    async fn saved(&self, session: &Session) {
+        let store = self.surroundings.store().await;
+        within("the text to be saved", async {
+            while store.streams(&session.id).await.unwrap().iter().all(|stream| stream.text.is_empty()) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+    }
+
     async fn committed<T>(&mut self, what: &str, wanted: impl Fn(&Event) -> Option<T>) -> T {
         let found = |update: &SessionUpdate| match update {
             SessionUpdate::Committed(committed) => wanted(&committed.record.event),
@@ -188,6 +201,7 @@ impl Actor {
         self.committed("the title", |event| matches!(event, Event::TitleChanged { .. }).then_some(())).await;
         self.begin(&session, "HOLD:talk SAY:alpha beta").await;
         self.streamed("alpha").await;
+        self.saved(&session).await;
         self.begin(&session, "SAY:steered").await;
         let queued = Prompt { delivery: Delivery::Queue, ..Prompt::text("SAY:queued") };
         self.admit(&session, queued, "SAY:queued").await;
