@@ -10,14 +10,14 @@ use std::time::Duration;
 use everturn_llm::{Content, Message, ModelRequest, StreamEvent as Delta};
 use everturn_model::entry::Body;
 use everturn_model::part::PartKind;
-use everturn_model::usage::Cache;
-use everturn_model::{Event, Session, SessionId, Tokens, Tree, path};
+use everturn_model::{Event, Session, SessionId, Tree, path};
 
 use crate::journal::Journal;
 use crate::lifecycle::Lifecycle;
 use crate::models::{Models, UsableModel};
 use crate::provider_call::ProviderCall;
 use crate::sessions::is_default_title;
+use crate::turn::AnswerMeter;
 use crate::{Config, Error};
 
 /// The longest title, in characters.
@@ -106,14 +106,18 @@ impl Titles {
             messages: vec![Message::User(vec![Content::Text(prompt)])],
             ..ModelRequest::default()
         };
-        let mut stream = ProviderCall::new(&session.id, chosen, &chosen.provider.prepare(request));
+        let request = chosen.provider.prepare(request);
+        let mut stream = ProviderCall::new(&session.id, chosen, &request);
         let mut title = String::new();
-        let (mut used, mut failure) = (None, None);
+        let (mut meter, mut failure) = (AnswerMeter::default(), None);
         while let Some(delta) = stream.next().await {
             match delta {
-                Ok(Delta::TextDelta { text, .. }) => title.push_str(&text),
-                Ok(Delta::StepFinish { usage, .. }) => used = Some(usage),
-                Ok(_) => {}
+                Ok(delta) => {
+                    meter.follow(&delta);
+                    if let Delta::TextDelta { text, .. } = delta {
+                        title.push_str(&text);
+                    }
+                }
                 Err(error) => {
                     failure = Some(Error::Invalid(error.to_string()));
                     break;
@@ -121,24 +125,17 @@ impl Titles {
             }
         }
         let mut events = Vec::new();
-        if let Some(usage) = used {
-            let tokens = Tokens {
-                total: None,
-                input: usage.input,
-                output: usage.output,
-                reasoning: usage.reasoning,
-                cache: Cache { read: usage.cache_read, write: usage.cache_write },
-            };
-            let cost = chosen.pricing().cost(&tokens);
+        // It is billed, whatever came of it.
+        let tokens = meter.used(request.request()).tokens;
+        if tokens.sum() > 0 {
             events.push(Event::UsageRecorded {
                 source: "title".to_owned(),
                 tokens,
-                cost,
+                cost: chosen.pricing().cost(&tokens),
                 model: Some(chosen.reference.clone()),
-                failed: false,
+                failed: failure.is_some(),
             });
         }
-        // What was counted is billed, whatever came of it.
         if failure.is_none()
             && let Some(title) = clean(&title)
         {

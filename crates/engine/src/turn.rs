@@ -58,6 +58,7 @@ use crate::turn_places::TurnPlaces;
 use crate::work_span::{WorkOutcome, WorkSpan};
 use crate::worker::NextWork;
 use crate::{Config, Error, steps, structured};
+pub(crate) use accounting::AnswerMeter;
 pub(crate) use files::diffs;
 use frame::RequestPlan;
 pub(crate) use leftovers::ClosedLeftovers;

@@ -31,6 +31,8 @@
 //! | `GARBLE` | a frame of the next step is no JSON |
 //! | `FAIL:<kind>` | the next step has an error in the middle, with the text of `ERRTEXT` |
 //! | `REFUSE`, `LENGTH` | the next step ends because it was refused or too long |
+//! | `NOTITLE:<status>`, `NOTITLE:<status>x<times>` | an HTTP error for whoever wants a title |
+//! | `MUTETITLE:<name>`, `DROPTITLE:<n>` | `MUTE` and `DROP` for an answer that is a title |
 //! | `TOGETHER:<n>` | the next `n` tool lines are called in one step |
 //!
 //! It speaks Chat Completions, Anthropic Messages, OpenAI Responses and Gemini, by the path of the request.

@@ -20,7 +20,7 @@ const WORTH_NOTING: u64 = 1_000;
 
 /// What one attempt at an answer has used so far.
 #[derive(Debug, Default)]
-pub(super) struct AnswerMeter {
+pub(crate) struct AnswerMeter {
     /// Whether the provider took the request: before that nothing is billed.
     accepted: bool,
     /// What it has said.
@@ -37,15 +37,15 @@ pub(super) struct AnswerMeter {
 
 /// What an answer has used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct UsedTokens {
-    pub(super) tokens: Tokens,
+pub(crate) struct UsedTokens {
+    pub(crate) tokens: Tokens,
     /// Whether the provider did not say all of that.
     pub(super) estimated: bool,
 }
 
 impl AnswerMeter {
     /// Follows a delta.
-    pub(super) fn follow(&mut self, delta: &Delta) {
+    pub(crate) fn follow(&mut self, delta: &Delta) {
         match delta {
             Delta::Start => self.accepted = true,
             Delta::Usage(usage) => {
@@ -81,7 +81,7 @@ impl AnswerMeter {
     }
 
     /// What an answer to this request has used, if it ends here.
-    pub(super) fn used(&self, request: &ModelRequest) -> UsedTokens {
+    pub(crate) fn used(&self, request: &ModelRequest) -> UsedTokens {
         if !self.accepted && self.reported.is_none() {
             return UsedTokens::default();
         }

@@ -127,7 +127,9 @@ pub(super) fn plan(said: &[RequestMessage], greeting: &str) -> Result<AnswerPlan
         let words = prompt.split_whitespace().collect::<Vec<_>>().join(" ");
         let title = format!("Fake title: {}", words.chars().take(40).collect::<String>());
         let error = limited(&prompt, "NOTITLE:").map(|status| failure(&prompt, status));
-        return Ok(AnswerPlan { error, ..plain(AnswerStep::Text(title)) });
+        let mute = word(&prompt, "MUTETITLE:").map(str::to_owned);
+        let drop = limited(&prompt, "DROPTITLE:");
+        return Ok(AnswerPlan { error, mute, drop, ..plain(AnswerStep::Text(title)) });
     }
     let (above, tool) = locate(&prompt, done);
     let step = match tool {
