@@ -185,6 +185,26 @@ mod tests {
     }
 
     #[test]
+    fn once_more_is_the_allowance_however_far_the_last_turn_went() {
+        let dollars = |dollars: u64| dollars * 1_000_000_000;
+        let pause = |spent, limit| BudgetPause {
+            scope: BudgetScope::Session,
+            measure: BudgetMeasure::Cost,
+            spent: dollars(spent),
+            limit: dollars(limit),
+            allowance: dollars(1),
+        };
+        let far = pause(39, 1);
+        let Ask::Permission { metadata, .. } = far.ask() else { panic!("{far:?}") };
+        let note = metadata["note"].as_str().unwrap_or_default();
+        assert!(note.ends_with("$39.0000 of $1.0000 (cost). Shall it go on with $1.0000 more?"), "{note}");
+        assert_eq!(far.limit + far.granted(), dollars(40));
+        assert_eq!(pause(1, 1).granted(), dollars(1));
+        // What is asked about was used up: less than that grants no less.
+        assert_eq!(pause(0, 1).granted(), dollars(1));
+    }
+
+    #[test]
     fn grants_add_up_until_there_is_no_limit() {
         let pause = |measure| BudgetPause {
             scope: BudgetScope::Session,

@@ -238,6 +238,133 @@ async fn a_project_has_a_budget_of_its_own() {
 }
 
 #[tokio::test]
+async fn what_is_in_the_trash_has_used_up_the_budget_of_its_project() {
+    // The one is added up session by session, the other by the store.
+    for (measure, note) in [("steps", "2 of 2 (steps)"), ("tokens", "2200 of 2 (tokens)")] {
+        let mut bench = Bench::configured(json!({"budget": {"project": {measure: 2}}})).await;
+        let spend = format!("USAGE:1000,0,100,0\n{}", looking(1, "done"));
+        match measure {
+            "steps" => drop(bench.say(&spend).await),
+            _ => {
+                let request = ask(&mut bench, &spend).await;
+                reply(&bench, &request, Reply::Once).await;
+                bench.settled().await;
+            }
+        }
+        bench.engine.sessions().trash(&bench.session.id).await.unwrap();
+        let location = bench.engine.projects().location(None).await.unwrap();
+        bench.session = bench.engine.sessions().create(&location, NewSession::default()).await.unwrap();
+        let request = ask(&mut bench, "SAY:here").await;
+        let note = format!("The budget of the project is used up: {note}. Shall it go on with 2 more?");
+        about(&request, &format!("project {measure}"), &note);
+        bench.engine.drains().abort(&bench.session.id).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_is_granted_of_one_budget_is_granted_of_no_other() {
+    let budgets = json!({"budget": {"session": {"steps": 1}, "project": {"steps": 1}}});
+    let mut bench = Bench::configured(budgets).await;
+    let request = ask(&mut bench, &looking(2, "done")).await;
+    let used_up = |whose, used| {
+        format!("The budget of the {whose} is used up: {used} of {used} (steps). Shall it go on with 1 more?")
+    };
+    about(&request, "session steps", &used_up("session", 1));
+    reply(&bench, &request, Reply::Once).await;
+    let request = asked(&mut bench).await;
+    about(&request, "project steps", &used_up("project", 1));
+    reply(&bench, &request, Reply::Always).await;
+    let request = asked(&mut bench).await;
+    about(&request, "session steps", &used_up("session", 2));
+    reply(&bench, &request, Reply::Once).await;
+    bench.settled().await;
+    assert_eq!(last(&bench).await, "assistant: done");
+}
+
+#[tokio::test]
+async fn outside_of_repositories_each_folder_has_the_budget_of_a_project() {
+    let mut bench = Bench::configured(json!({"budget": {"project": {"steps": 1}}})).await;
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    for folder in &folders {
+        let location = bench.engine.projects().location(folder.path().to_str()).await.unwrap();
+        bench.session = bench.engine.sessions().create(&location, NewSession::default()).await.unwrap();
+        bench.say("SAY:free").await;
+        assert_eq!(last(&bench).await, "assistant: free");
+    }
+    let location = bench.engine.projects().location(folders[0].path().to_str()).await.unwrap();
+    bench.session = bench.engine.sessions().create(&location, NewSession::default()).await.unwrap();
+    let request = ask(&mut bench, "SAY:never said").await;
+    let note = "The budget of the project is used up: 1 of 1 (steps). Shall it go on with 1 more?";
+    about(&request, "project steps", note);
+    bench.engine.drains().abort(&bench.session.id).await.unwrap();
+}
+
+#[tokio::test]
+async fn once_more_is_as_much_as_the_question_says_however_far_the_last_turn_went() {
+    // After 39 of 1 dollars it took 39 answers before the next turn.
+    let mut bench = Bench::at(|url| {
+        let mut config = everturn_testkit::opencode_config(url);
+        config["provider"]["fake"]["models"]["fake-1"]["cost"] = json!({"input": 390_000, "output": 0});
+        json!({"provider": config["provider"], "budget": {"session": {"cost": 1}}})
+    })
+    .await;
+    let mut request = ask(&mut bench, &format!("USAGE:100,0,1,0\n{}", looking(2, "done"))).await;
+    for used in ["$39.0000 of $1.0000", "$78.0000 of $40.0000"] {
+        let note =
+            format!("The budget of the session is used up: {used} (cost). Shall it go on with $1.0000 more?");
+        about(&request, "session cost", &note);
+        reply(&bench, &request, Reply::Once).await;
+        if used.starts_with("$39") {
+            request = asked(&mut bench).await;
+        }
+    }
+    bench.settled().await;
+    assert_eq!(last(&bench).await, "assistant: done");
+}
+
+#[tokio::test]
+async fn a_new_prompt_goes_on_after_a_budget_was_not_extended() {
+    for (whose, steps) in [("session", "session steps"), ("project", "project steps")] {
+        let mut bench = Bench::configured(json!({"budget": {whose: {"steps": 1}}})).await;
+        let request = ask(&mut bench, &looking(1, "said at last")).await;
+        reply(&bench, &request, Reply::Reject).await;
+        bench.settled().await;
+        let now = session(&bench).await;
+        assert_eq!((now.open, now.parked, now.held), (true, true, false));
+        let reason = format!("The budget of the {whose} is used up: 1 of 1 (steps).");
+        assert_eq!(now.parked_reason.unwrap().text(), reason);
+        let request = ask(&mut bench, "SAY:and more").await;
+        let note = format!("{reason} Shall it go on with 1 more?");
+        about(&request, steps, &note);
+        assert!(!session(&bench).await.parked);
+        reply(&bench, &request, Reply::Always).await;
+        bench.settled().await;
+        assert_eq!(last(&bench).await, "assistant: and more");
+        assert_eq!(session(&bench).await.parked_reason, None);
+    }
+}
+
+#[tokio::test]
+async fn an_interrupt_withdraws_what_is_asked_before_the_first_turn() {
+    let mut bench = Bench::configured(json!({"budget": {"project": {"steps": 1}}})).await;
+    bench.say("SAY:done").await;
+    let location = bench.engine.projects().location(None).await.unwrap();
+    bench.session = bench.engine.sessions().create(&location, NewSession::default()).await.unwrap();
+    ask(&mut bench, "SAY:later").await;
+    bench.engine.drains().abort(&bench.session.id).await.unwrap();
+    bench.settled().await;
+    assert_eq!((waiting(&bench).await, bench.transcript().await), (Vec::new(), Vec::new()));
+    let now = session(&bench).await;
+    assert_eq!((now.open, now.held, now.parked, now.waiting), (false, true, false, 1));
+    // The prompt waits, and whoever lets it go on is asked again.
+    assert!(bench.engine.drains().resume(&bench.session.id).await.unwrap());
+    let request = asked(&mut bench).await;
+    reply(&bench, &request, Reply::Once).await;
+    bench.settled().await;
+    assert_eq!(last(&bench).await, "assistant: later");
+}
+
+#[tokio::test]
 async fn a_project_lowers_budgets_and_raises_none() {
     let check = async |own: Value, brought: u64, steps: usize| {
         let brought = json!({"budget": {"session": {"steps": brought}}}).to_string();

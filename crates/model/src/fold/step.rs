@@ -85,6 +85,8 @@ impl Fold<'_> {
             Reply::Always => budget::grant(&mut session.granted, pause, None),
             // Whoever stops the work is asked nothing more about it.
             Reply::Reject if session.stopping => (session.open, session.held) = (false, true),
+            // The same before the first turn: what waits is held, and no budget keeps it from going on.
+            Reply::Reject if session.held => {}
             Reply::Reject => {
                 (session.parked, session.parked_reason) = (true, Some(Fault::internal(pause.to_string())));
             }

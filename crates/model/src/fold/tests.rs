@@ -326,6 +326,39 @@ fn an_answer_about_a_budget_is_granted_or_lets_the_session_rest() {
 }
 
 #[test]
+fn a_stop_parks_nothing_for_a_budget() {
+    let pause = BudgetPause {
+        scope: budget::BudgetScope::Project,
+        measure: budget::BudgetMeasure::Steps,
+        spent: 9,
+        limit: 8,
+        allowance: 4,
+    };
+    let request = Request::new(RequestId::new("per_1"), 0, pause.ask(), None);
+    for begun in [true, false] {
+        let mut history = History::new();
+        history.fold(admitted("msg_1", true));
+        if begun {
+            history.fold(promoted("msg_1"));
+            history.fold(admitted("msg_2", true));
+        }
+        history.fold(asked(&request));
+        history.fold(Event::InterruptRequested {});
+        let (id, reply) = (request.id.clone(), Some(Reply::Reject));
+        history.fold(Event::RequestAnswered {
+            id,
+            call: None,
+            reply,
+            message: None,
+            answers: None,
+            follows: None,
+        });
+        let session = &history.tree.session;
+        assert_eq!((session.open, session.held, session.parked), (false, true, false), "{begun}");
+    }
+}
+
+#[test]
 fn turns_are_counted_where_they_say_which_they_are() {
     let mut history = History::new();
     for (id, step) in [("msg_1", None), ("msg_2", Some(1)), ("msg_3", Some(2))] {
