@@ -116,6 +116,7 @@ impl InboxItem {
         let kinds = |item: &Self| item.parts.iter().map(|part| part.kind.clone()).collect::<Vec<_>>();
         self.id == other.id
             && self.delivery == other.delivery
+            && self.reply == other.reply
             && user(self) == user(other)
             && kinds(self) == kinds(other)
     }

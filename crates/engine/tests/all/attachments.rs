@@ -4,10 +4,12 @@ use std::io::Write as _;
 
 use everturn_engine::inbox::{PartInput, WaitingOutcome};
 use everturn_engine::{Prompt, SessionUpdate, Signal};
+use everturn_model::entry::AnswerShape;
+use everturn_model::inbox::InboxItem;
 use everturn_model::part::PartKind;
 use everturn_testkit::within;
 use rustix::fs::{CWD, FileType, Mode};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::bench::Bench;
 
@@ -58,6 +60,19 @@ async fn check(bench: &mut Bench, mime: &str, url: &str, model: &str, person: Op
         };
         bench.notice(idle).await;
     }
+}
+
+/// What the person hears next that failed.
+async fn failure(bench: &mut Bench) -> String {
+    bench
+        .notice(|update| match update {
+            SessionUpdate::Live(live) => match &live.signal {
+                Signal::Failed { error } => Some(error.text().to_owned()),
+                _ => None,
+            },
+            _ => None,
+        })
+        .await
 }
 
 #[tokio::test]
@@ -200,21 +215,83 @@ async fn what_a_changed_prompt_attaches_is_read_again() {
 }
 
 #[tokio::test]
+async fn what_a_changed_prompt_cannot_attach_is_said_to_the_person() {
+    let mut bench = Bench::new().await;
+    let id = bench.session.id.clone();
+    let waiting = Prompt { resume: false, ..Prompt::text("SAY:I see") };
+    let item = bench.engine.inbox().admit(&id, waiting).await.unwrap();
+    bench.engine.inbox().edit(&id, &item.id, prompt([file("text/plain", "file:///none/x")])).await.unwrap();
+    let said = "Attached file /none/x could not be read: No such file or directory (os error 2).";
+    assert_eq!(failure(&mut bench).await, said);
+}
+
+#[tokio::test]
+async fn a_changed_prompt_demands_what_it_did_unless_it_says_more() {
+    let bench = Bench::new().await;
+    let id = &bench.session.id;
+    let off = |name: &str| Some([(name.to_owned(), json!(false))].into_iter().collect());
+    let url = format!("file://{}/a.txt", bench.repo.path().display());
+    let waiting = Prompt {
+        system: Some("Be brief.".to_owned()),
+        tools: off("bash"),
+        format: Some(AnswerShape { schema: json!({"type": "object"}), retries: 1 }),
+        resume: false,
+        ..prompt([file("text/plain", &url)])
+    };
+    let item = bench.engine.inbox().admit(id, waiting).await.unwrap();
+    let edited = bench.engine.inbox().edit(id, &item.id, Prompt::text("SAY:other")).await;
+    let Ok(WaitingOutcome::Done(edited)) = edited else { panic!("{edited:?}") };
+    let demands =
+        |item: &InboxItem| (item.user.system.clone(), item.user.tools.clone(), item.user.format.clone());
+    assert_eq!(demands(&edited), demands(&item));
+    assert_eq!(edited.parts.len(), 1, "it attaches what it says now: {:?}", edited.parts);
+    let other =
+        Prompt { system: Some("Be long.".to_owned()), tools: off("read"), ..Prompt::text("SAY:third") };
+    bench.engine.inbox().edit(id, &item.id, other).await.unwrap();
+    assert!(bench.engine.drains().resume(id).await.unwrap());
+    bench.settled().await;
+    let request = bench.model.prompts().swap_remove(0);
+    let system = request["messages"][0]["content"].as_str().unwrap();
+    assert!(system.contains("Be long.") && !system.contains("Be brief."), "{system}");
+    let tools: Vec<&str> = request["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|tool| tool["function"]["name"].as_str())
+        .collect();
+    assert!(tools.contains(&"bash") && !tools.contains(&"read"), "{tools:?}");
+    assert!(tools.contains(&"StructuredOutput"), "the shape stayed: {tools:?}");
+}
+
+#[tokio::test]
+async fn attachments_that_hang_do_not_hold_a_prompt_up() {
+    // Each may take ten seconds, and eight are read at once.
+    let bench = Bench::new().await;
+    let endless = bench.repo.path().join("endless");
+    std::fs::File::create(&endless).unwrap().set_len(1 << 43).unwrap();
+    let files = (0..20).map(|_| file("text/plain", &format!("file://{}?start=2", endless.display())));
+    // The clock runs ahead whenever all tasks wait.
+    tokio::time::pause();
+    bench.engine.inbox().admit(&bench.session.id, prompt(files)).await.unwrap();
+    tokio::time::resume();
+    bench.settled().await;
+    let told = told(&bench);
+    let after = |seconds: u64| {
+        move |said: &String| said.ends_with(&format!("it took longer than {seconds} seconds."))
+    };
+    // The second eight come to both ends at once.
+    assert!(told[..8].iter().all(after(10)) && told[16..].iter().all(after(20)), "{told:?}");
+    assert_eq!(told.len(), 20);
+}
+
+#[tokio::test]
 async fn many_attachments_that_are_missing_are_named_in_short() {
     let mut bench = Bench::new().await;
     let files = (0..20).map(|number| file("text/plain", &format!("file:///none/{number}")));
     bench.engine.inbox().admit(&bench.session.id, prompt(files)).await.unwrap();
     bench.settled().await;
     assert_eq!(told(&bench).len(), 20);
-    let heard: Value = bench
-        .notice(|update| match update {
-            SessionUpdate::Live(live) => match &live.signal {
-                Signal::Failed { error } => Some(error.text().into()),
-                _ => None,
-            },
-            _ => None,
-        })
-        .await;
-    let lines: Vec<&str> = heard.as_str().unwrap().lines().collect();
+    let heard = failure(&mut bench).await;
+    let lines: Vec<&str> = heard.lines().collect();
     assert_eq!((lines.len(), lines[8]), (9, "So it is with 12 more."));
 }

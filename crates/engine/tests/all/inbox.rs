@@ -2,10 +2,12 @@
 
 use everturn_engine::{Error, Prompt};
 use everturn_model::EntryId;
+use everturn_model::entry::AnswerShape;
 use everturn_model::inbox::Delivery;
 use everturn_model::part::PartKind;
 use everturn_model::session::ModelRef;
 use everturn_testkit::within;
+use serde_json::json;
 
 use crate::bench::Bench;
 
@@ -170,6 +172,30 @@ async fn an_id_that_is_used_again_for_another_delivery_is_refused() {
     let queued = Prompt { delivery: Delivery::Queue, ..prompt };
     let refused = bench.engine.inbox().admit(&bench.session.id, queued).await;
     assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
+    assert_eq!(bench.engine.inbox().waiting(&bench.session.id).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn an_id_that_is_used_again_for_other_demands_is_refused() {
+    let bench = Bench::new().await;
+    let off = |name: &str| Some([(name.to_owned(), json!(false))].into_iter().collect());
+    let shape = |retries| Some(AnswerShape { schema: json!({"type": "object"}), retries });
+    let id = Some(bench.engine.mint().entry(&bench.session));
+    let (system, tools, format) = (Some("Be brief.".to_owned()), off("bash"), shape(1));
+    let prompt = Prompt { id, system, tools, format, resume: false, ..Prompt::text("SAY:once") };
+    bench.engine.inbox().admit(&bench.session.id, prompt.clone()).await.unwrap();
+    for other in [
+        Prompt { system: Some("Be long.".to_owned()), ..prompt.clone() },
+        Prompt { system: None, ..prompt.clone() },
+        Prompt { tools: off("read"), ..prompt.clone() },
+        Prompt { format: shape(2), ..prompt.clone() },
+        Prompt { agent: Some("plan".to_owned()), ..prompt.clone() },
+        Prompt { reply: false, ..prompt.clone() },
+    ] {
+        let refused = bench.engine.inbox().admit(&bench.session.id, other.clone()).await;
+        assert!(matches!(refused, Err(Error::Conflict(_))), "{other:?}: {refused:?}");
+    }
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
     assert_eq!(bench.engine.inbox().waiting(&bench.session.id).await.unwrap().len(), 1);
 }
 
