@@ -237,6 +237,7 @@ mod tests {
         limit: Limit,
         start: MomentParameter,
         roots: FlagParameter,
+        turn: NumberParameter,
         #[serde(rename = "location[directory]")]
         place: Option<String>,
     }
@@ -280,10 +281,18 @@ mod tests {
         assert_eq!(asked("start=1792119654347").start.0, Some(1_792_119_654_347));
         assert_eq!(asked("start=1.5").start.0, Some(1));
         assert!(asked("roots=true").roots.0);
+        assert_eq!(
+            [asked("turn=17").turn.0, asked("turn=").turn.0, asked("").turn.0],
+            [Some(17), None, None]
+        );
         for (query, message) in [
             ("limit=x", "limit must be a whole number, not \"x\""),
             ("start=x", "start must be milliseconds, not \"x\""),
             ("directory=a&roots=maybe", "roots must be true or false, not \"maybe\""),
+            ("turn=0", "turn must be a whole number from 1 on, not \"0\""),
+            ("turn=-1", "turn must be a whole number from 1 on, not \"-1\""),
+            ("turn=1.5", "turn must be a whole number from 1 on, not \"1.5\""),
+            ("turn=x", "turn must be a whole number from 1 on, not \"x\""),
         ] {
             assert_eq!(read::<Asked>(query).unwrap_err(), message);
         }

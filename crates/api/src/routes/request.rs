@@ -6,14 +6,14 @@ use serde::Deserialize;
 
 use crate::App;
 use crate::answer::{JsonAnswer, Result, answer};
-use crate::error::ErrorKind::NotFound;
+use crate::error::ErrorKind::{Body, NotFound};
 use crate::input::{NumberParameter, Path, Query, SessionPath};
 use crate::operation::Operation;
 use crate::wire::sent_request::ShownRequest;
 
 pub(super) fn operations() -> Vec<Operation> {
     let path = "/everturn/session/{sessionID}/request";
-    vec![Operation::get("everturn.session.request", path, show).fails_with([NotFound])]
+    vec![Operation::get("everturn.session.request", path, show).fails_with([NotFound, Body])]
 }
 
 /// Which turn is meant.

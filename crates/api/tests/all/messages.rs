@@ -6,6 +6,34 @@ use serde_json::json;
 use crate::support::Face;
 
 #[tokio::test]
+async fn what_a_model_was_sent_is_shown_by_the_number_of_its_turn() {
+    // Every number was refused.
+    let face = Face::start().await;
+    let id = face.session().await;
+    face.prompt(&id, "SAY:one").await;
+    face.prompt(&id, "SAY:two").await;
+    let shown = async |query: &str| {
+        let sent = face.client.get(&format!("/everturn/session/{id}/request{query}")).await.ok().json();
+        let asked = sent["body"]["messages"].as_array().unwrap().last().unwrap()["content"].clone();
+        (sent["turn"].as_u64().unwrap(), asked)
+    };
+    assert_eq!(shown("?turn=1").await, (1, json!("SAY:one")));
+    for newest in ["?turn=2", "?turn=", ""] {
+        assert_eq!(shown(newest).await, (2, json!("SAY:two")), "{newest}");
+    }
+    for (query, words) in [
+        ("0", "turn must be a whole number from 1 on, not \"0\""),
+        ("x", "turn must be a whole number from 1 on, not \"x\""),
+        ("3", "there is no turn 3: the conversation has 2"),
+    ] {
+        let refused = face.client.get(&format!("/everturn/session/{id}/request?turn={query}")).await;
+        assert_eq!(refused.status, 400, "{query}");
+        let said = refused.json().to_string();
+        assert!(said.contains(&words.replace('"', "\\\"")), "{query}: {said}");
+    }
+}
+
+#[tokio::test]
 async fn a_prompt_is_answered_with_the_final_message() {
     let face = Face::start().await;
     let id = face.session().await;

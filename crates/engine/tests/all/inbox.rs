@@ -151,6 +151,26 @@ async fn the_same_prompt_is_the_same_although_its_file_changed() {
 }
 
 #[tokio::test]
+async fn a_resume_says_that_work_is_left_although_nothing_held_it() {
+    let bench = Bench::new().await;
+    let id = &bench.session.id;
+    let resumed = async || bench.engine.drains().resume(id).await.unwrap();
+    assert!(!resumed().await, "nothing is left to do");
+    bench.settled().await;
+    // What cannot go on for another reason waits unheld.
+    let store = bench.other_store().await;
+    let lease = store.acquire(id).await.unwrap();
+    bench.engine.inbox().admit(id, Prompt::text("SAY:at last")).await.unwrap();
+    let waits = bench.engine.sessions().get(id).await.unwrap();
+    assert_eq!((waits.held, waits.parked, waits.waiting), (false, false, 1));
+    assert!(resumed().await, "a prompt waits");
+    store.release(lease).await.unwrap();
+    bench.settled().await;
+    assert_eq!(bench.transcript().await, ["user: SAY:at last", "assistant: at last"]);
+    assert!(!resumed().await, "it was answered");
+}
+
+#[tokio::test]
 async fn an_id_that_leaves_no_room_is_refused() {
     let bench = Bench::new().await;
     let id = Some(EntryId::new("msg_ffffffffffffaaaaaaaaaaaaaa"));
