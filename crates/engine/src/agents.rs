@@ -73,6 +73,14 @@ impl Agents {
         &self.all
     }
 
+    /// Ensures that there is the agent for sessions that choose none.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub fn check_default(&self) -> Result<(), Error> {
+        self.check(&self.default)
+    }
+
     /// The name of the agent for sessions that choose none.
     pub(crate) fn default_name(&self) -> String {
         self.default.clone()

@@ -148,7 +148,7 @@ impl PromptInbox {
         if let Some(seen) = self.admitted(id, &item).await? {
             // Sent again it changes nothing, also not that somebody has stopped the session since. But what was to wait may
             // begin now.
-            if item.resume && !seen.resume {
+            if item.resume && item.reply && !seen.resume {
                 self.drains.resume(id).await?;
             }
             self.drains.wake(id);

@@ -510,10 +510,11 @@ impl Fold<'_> {
         }
         let session = &mut self.tree.session;
         session.time.updated = self.time;
-        if item.resume {
+        // What asks nothing of a model lets nothing go on that a person stopped, or that waits for one.
+        if item.resume && item.reply {
             session.held = false;
             session.unpark();
-        } else if session.waiting == 0 && (!session.open || session.stopping) {
+        } else if !item.resume && session.waiting == 0 && (!session.open || session.stopping) {
             session.held = true;
         }
         session.waiting += 1;

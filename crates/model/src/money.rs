@@ -6,7 +6,7 @@
 use std::ops::{Add, AddAssign, Sub};
 use std::str::FromStr;
 
-use rust_decimal::Decimal;
+use rust_decimal::{Decimal, RoundingStrategy};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// An amount of US dollars; never negative, never NaN.
@@ -101,7 +101,9 @@ impl FromStr for Money {
 
 impl std::fmt::Display for Money {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "${:.4}", self.0)
+        // The number's own way to write so many digits cuts the others off.
+        let shown = self.0.round_dp_with_strategy(4, RoundingStrategy::MidpointAwayFromZero);
+        write!(f, "${shown:.4}")
     }
 }
 
@@ -188,6 +190,16 @@ mod tests {
         assert!(serde_json::to_string(&kept).unwrap().contains(r#""cost":"12345.7234540000000"#), "{kept:?}");
         let plain: Spent = serde_json::from_str(r#"{"cost": 0.25}"#).unwrap();
         assert_eq!(plain.cost, Money::from_f64(0.25));
+    }
+
+    #[test]
+    fn what_a_person_is_shown_is_rounded() {
+        // It was cut, so that what was shown was too little by up to one in the last place.
+        let shown = |text: &str| Money::from_str(text).unwrap().to_string();
+        assert_eq!(
+            ["0.00966", "0.004575", "0.00005", "0.00004999", "12.3", "0.99996"].map(shown),
+            ["$0.0097", "$0.0046", "$0.0001", "$0.0000", "$12.3000", "$1.0000"]
+        );
     }
 
     #[test]

@@ -116,7 +116,11 @@ fn show_configuration(config: &Config) {
     for problem in &config.problems {
         table::line(format!("configuration: {problem}"));
     }
-    if config.problems.is_empty() {
+    let default = config.agents().check_default().err();
+    if let Some(missing) = &default {
+        table::line(format!("configuration: {missing} (`default_agent`)"));
+    }
+    if config.problems.is_empty() && default.is_none() {
         table::line(format!("configuration of {}: in order", config.root.display()));
     }
     settings::held_line(config).into_iter().for_each(table::line);

@@ -15,6 +15,7 @@ use clap::Args;
 use everturn_engine::projects::Location;
 use everturn_engine::sessions::{Filter, NewSession};
 use everturn_engine::{Engine, Error, Prompt, SessionUpdate, Signal};
+use everturn_model::budget::BUDGET;
 use everturn_model::fault::{Fault, FaultKind};
 use everturn_model::part::PartKind;
 use everturn_model::request::{Ask, Reply, Request};
@@ -138,8 +139,10 @@ impl RunCommand {
         if model.is_some() {
             models.choose(model.as_ref(), folder)?;
         }
-        if let Some(agent) = &self.agent {
-            config.agents().check(agent)?;
+        match &self.agent {
+            Some(agent) => config.agents().check(agent)?,
+            None if found.is_none() => config.agents().check_default()?,
+            None => {}
         }
         let session = match found {
             Some(session) => session,
@@ -160,21 +163,22 @@ impl RunCommand {
         self.answer_waiting(engine, &mut shown).await?;
         let stopped = self.follow(engine, updates, interrupts, &mut shown).await?;
         table::note(format!("session {}", session.id));
-        if stopped && !shown.is_deleted() {
-            if !shown.is_begun() {
-                let id = &session.id;
-                bail!("the work was stopped before it began; `everturn session resume {id}` goes on with it");
-            }
-            if shown.failure().is_some() {
-                bail!("the work was stopped");
-            }
-        }
         let gone = match shown.failure() {
-            Some(failure) if !shown.is_deleted() => is_gone(engine, &session.id, failure).await?,
+            // What was stopped here is not there any more only if that was told.
+            Some(failure) if !stopped && !shown.is_deleted() => is_gone(engine, &session.id, failure).await?,
             _ => shown.is_deleted(),
         };
         if gone {
             return Err(explain_deletion(engine, &session.id).await);
+        }
+        // Somebody else may have stopped what the prompt waited behind.
+        let aborted = shown.failure().is_some_and(|failure| failure.kind == FaultKind::Aborted);
+        if (stopped || aborted) && !shown.is_begun() {
+            let id = &session.id;
+            bail!("the work was stopped before it began; `everturn session resume {id}` goes on with it");
+        }
+        if stopped && shown.failure().is_some() {
+            bail!("the work was stopped");
         }
         match shown.failure() {
             Some(failure) => bail!(explained(failure)),
@@ -406,10 +410,17 @@ impl RunCommand {
                 let what: String = patterns.join(", ").chars().take(LONGEST_SUBJECT).collect();
                 let note = if request.is_of_guard() {
                     let note = metadata.get("note").and_then(Value::as_str).unwrap_or_default();
-                    let id = shown.session();
+                    let way = if permission == BUDGET {
+                        format!(
+                            "`everturn session resume {}` goes on once `budget` in the configuration has more, or asks again",
+                            shown.session()
+                        )
+                    } else {
+                        format!("A client can be asked, or `{permission}` in `permission` allows it")
+                    };
                     format!(
                         "`{permission}` was asked for and refused ({what}), because nobody is here to answer and --yes does \
-                         not allow it. {note} `everturn session resume {id}` asks again"
+                         not allow it. {note} {way}"
                     )
                 } else {
                     format!(
@@ -464,9 +475,10 @@ async fn ended<T>(task: &mut Option<JoinHandle<T>>) {
 async fn go_on(engine: &Engine, session: &Session) -> Result<Option<EntryId>> {
     let id = &session.id;
     let conversation = engine.sessions().conversation(id, Some(0)).await?;
-    let turn_waits = conversation.session.open && conversation.session.parked;
-    let first = conversation.inbox.into_iter().next().map(|item| item.id).filter(|_| !turn_waits);
-    if first.is_none() && !turn_waits {
+    // Parked, or left by a process that is gone: what waits behind it comes after it.
+    let open = conversation.session.open;
+    let first = conversation.inbox.into_iter().next().map(|item| item.id).filter(|_| !open);
+    if first.is_none() && !open {
         bail!("nothing waits in the session {id}; `everturn run --session {id} ...` gives it a prompt");
     }
     engine.drains().resume(id).await?;

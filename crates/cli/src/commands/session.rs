@@ -289,6 +289,8 @@ async fn list(engine: &Engine, sessions: &[Session], none: &str, json: bool) -> 
             if let Some(map) = value.as_object_mut() {
                 let Spent { tokens, cost } = spent(session);
                 map.insert("spent".to_owned(), json!({ "tokens": tokens, "cost": cost }));
+                let state = Some(state::word(session)).filter(|word| !word.is_empty());
+                map.insert("state".to_owned(), json!(state.unwrap_or("idle")));
             }
             value
         });

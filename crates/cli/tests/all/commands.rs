@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use everturn_testkit::damage::damage_opencode_session;
 use everturn_testkit::{ModelServer, Postgres, fixtures, opencode_config};
@@ -317,7 +317,7 @@ fn output_that_does_not_arrive_is_an_error() {
     assert!(complaint.starts_with("everturn: cannot write to standard output: No space left"), "{complaint}");
     // Whoever closes a pipe has read enough.
     let mut closed = home.command(&["session", "export", id]);
-    let mut closed = closed.stdout(std::process::Stdio::piped()).spawn().expect("it runs");
+    let mut closed = closed.stdout(Stdio::piped()).spawn().expect("it runs");
     drop(closed.stdout.take());
     assert_eq!(closed.wait().expect("it ends").code(), Some(0));
 }
@@ -415,8 +415,9 @@ fn what_a_budget_keeps_waiting_goes_on_where_it_was_once_there_is_more() {
     let listed = parse(&home.run(&["session", "list", "--json"]).success());
     let id = listed[0]["id"].as_str().unwrap();
     let resume = format!("`everturn session resume {id}`");
+    assert_eq!(listed[0]["state"], "parked");
     let asked = "The budget of the session is used up: 1 of 1 (steps).";
-    assert!(outcome.stderr.contains(&format!("{asked} Shall it go on with 1 more? {resume} asks again")));
+    assert!(outcome.stderr.contains(&format!("{asked} Shall it go on with 1 more? {resume} goes on once `budget` in the configuration has more, or asks again")));
     let shown = home.run(&["session", "show", id]).success();
     assert!(shown.contains("parked: The budget of the session is used up: 1 of 1 (steps); "), "{shown}");
     // It is asked about again, as long as there is no more.
@@ -427,6 +428,77 @@ fn what_a_budget_keeps_waiting_goes_on_where_it_was_once_there_is_more() {
     assert_eq!((more.status, more.stdout.as_str()), (Some(0), "done\n"), "{}", more.stderr);
     let nothing = home.run(&["session", "resume", id]).failure(1);
     assert!(nothing.contains("nothing waits in the session"), "{nothing}");
+    let listed = parse(&home.run(&["session", "list", "--json"]).success());
+    assert_eq!(listed[0]["state"], "idle");
+}
+
+#[test]
+fn a_turn_whose_process_was_killed_goes_on() {
+    // Nothing waited, it said, although a turn was open; only another prompt or its end was left.
+    let (model, home) = (ModelServer::start(), Home::new());
+    home.configure(&opencode_config(&model.base_url()));
+    let mut killed = home.command(&["run", "TOOL:bash:sleep 600\nSAY:done"]).spawn().unwrap();
+    let begun = || {
+        let listed = home.run(&["session", "list", "--json"]).success();
+        let id = parse(&listed).pointer("/0/id")?.as_str()?.to_owned();
+        let shown = home.run(&["session", "show", &id]).success();
+        shown.contains("[bash").then_some(id)
+    };
+    let id = loop {
+        if let Some(id) = begun() {
+            break id;
+        }
+    };
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let resumed = home.run(&["session", "resume", &id]);
+    assert_eq!(resumed.status, Some(0), "{}", resumed.stderr);
+    assert!(resumed.stdout.ends_with("done\n"), "{}", resumed.stdout);
+    assert!(home.run(&["session", "show", &id]).success().contains("unknown"));
+}
+
+#[test]
+fn a_prompt_that_somebody_elses_stop_holds_says_so() {
+    // All that was said of it was "Aborted".
+    let (model, home) = (ModelServer::start(), Home::new());
+    home.configure(&opencode_config(&model.base_url()));
+    let run = |arguments: &[&str]| {
+        let mut command = home.command(arguments);
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let until = |state: &str| loop {
+        let listed = parse(&home.run(&["session", "list", "--json"]).success());
+        let waits = listed
+            .pointer("/0/id")
+            .and_then(Value::as_str)
+            .is_some_and(|id| home.run(&["session", "show", id]).success().contains(state));
+        if waits {
+            return;
+        }
+    };
+    let first = run(&["run", "HOLD:x SAY:never ending"]);
+    until("a turn is open");
+    let second = run(&["run", "--continue", "SAY:second"]);
+    until("1 prompt waits");
+    let interrupt = Command::new("kill").args(["-INT", &first.id().to_string()]).status().unwrap();
+    assert!(interrupt.success());
+    let said = |child: Child| String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+    let (first, second) = (said(first), said(second));
+    assert!(first.ends_with("everturn: the work was stopped\n"), "{first}");
+    assert!(
+        second.contains("the work was stopped before it began; `everturn session resume ses_"),
+        "{second}"
+    );
+}
+
+#[test]
+fn a_default_agent_that_there_is_not_leaves_no_session_behind() {
+    let home = Home::new();
+    home.configure(&json!({"default_agent": "biuld"}));
+    let refused = home.run(&["run", "--model", "scripted/demo", "hello"]).failure(1);
+    assert!(refused.contains("there is no agent biuld; known: build"), "{refused}");
+    assert_eq!(home.run(&["session", "list", "--json"]).success().trim(), "[]");
+    assert!(home.run(&["doctor"]).stdout.contains("configuration: there is no agent biuld"));
 }
 
 #[test]

@@ -15,7 +15,8 @@ impl Sessions {
     /// Moves a session to another folder, with those that belong to it and are in the same one.
     ///
     /// # Errors
-    /// When there is no such session or folder, the session is at work, or a revert is staged: its files are here.
+    /// When there is no such session or folder, the session is at work or has a turn that is not finished, or a revert is
+    /// staged: its files are here.
     pub async fn relocate(&self, id: &SessionId, directory: &str) -> Result<Session, Error> {
         let session = self.get(id).await?;
         let location = self.projects.location(Some(directory)).await?;
@@ -25,8 +26,10 @@ impl Sessions {
         }
         let mut family = Family::of(id);
         while let Some(parent) = family.next() {
-            let children = self.children(&parent).await?.into_iter();
-            family.add(children.filter(|child| child.directory == session.directory).map(|child| child.id));
+            let mut children = self.children(&parent).await?;
+            children.retain(|child| child.directory == session.directory);
+            children.iter().try_for_each(check_finished)?;
+            family.add(children.into_iter().map(|child| child.id));
         }
         // The session that was named comes first: if it is at work, nothing is moved.
         for member in family.into_members() {
@@ -44,6 +47,7 @@ impl Sessions {
         };
         let relocate = |lease| async move {
             let session = self.get(id).await?;
+            check_finished(&session)?;
             if session.revert.is_some() {
                 let reason = "has a staged revert, whose files are here; finish it or take it back first";
                 return Err(Error::Invalid(format!("{id} {reason}")));
@@ -56,4 +60,14 @@ impl Sessions {
         };
         self.leases.at_rest(id, relocate).await
     }
+}
+
+/// A turn that a process left open changed files here, and what it asked a person for was meant for here.
+fn check_finished(session: &Session) -> Result<(), Error> {
+    if !session.open {
+        return Ok(());
+    }
+    let id = &session.id;
+    let ways = "`everturn session resume` goes on with it, `everturn session abort` ends it";
+    Err(Error::Invalid(format!("{id} has a turn that is not finished: {ways}; then it can be moved")))
 }

@@ -3,9 +3,11 @@
 use everturn_engine::Error;
 use everturn_engine::sessions::NewSession;
 use everturn_model::SessionId;
+use everturn_model::request::Reply;
 use everturn_testkit::Repo;
 
 use crate::bench::Bench;
+use crate::permission::ask;
 
 fn chosen(id: &SessionId, title: &str) -> NewSession {
     NewSession { id: Some(id.clone()), title: Some(title.to_owned()), ..NewSession::default() }
@@ -105,6 +107,45 @@ async fn a_session_is_moved_to_folders_only_and_not_while_it_is_at_work() {
     let refused = bench.engine.sessions().relocate(&bench.session.id, there).await.unwrap_err();
     assert!(matches!(refused, Error::Busy(_)), "{refused}");
     bench.model.release("x");
+}
+
+#[tokio::test]
+async fn a_turn_that_is_not_finished_keeps_its_session_where_its_files_are() {
+    // What a person allowed in one folder was done in the other, and what the turn had changed could not be undone.
+    let mut bench = Bench::new().await;
+    let elsewhere = tempfile::tempdir().unwrap();
+    let there = elsewhere.path().canonicalize().unwrap().display().to_string();
+    let id = bench.session.id.clone();
+    let request = ask(&mut bench, "TOOL:read:/etc/hostname\nSAY:read it").await;
+    bench.engine.close().await;
+    // Another process, which does not go on with it.
+    let beside = bench.beside().await;
+    let refused = beside.sessions().relocate(&id, &there).await.unwrap_err();
+    assert!(refused.to_string().contains("has a turn that is not finished"), "{refused}");
+    beside.close().await;
+
+    bench.restart().await;
+    bench.engine.requests().reply(&request.id, Reply::Once, None).await.unwrap();
+    bench.settled().await;
+    let moved = bench.engine.sessions().relocate(&id, &there).await.unwrap();
+    assert_eq!(moved.directory, there);
+}
+
+#[tokio::test]
+async fn nothing_is_moved_while_the_turn_of_a_subagent_is_not_finished() {
+    let mut bench = Bench::new().await;
+    let elsewhere = tempfile::tempdir().unwrap();
+    let there = elsewhere.path().to_str().unwrap();
+    let location = bench.engine.projects().location(None).await.unwrap();
+    let parent = bench.engine.sessions().create(&location, NewSession::default()).await.unwrap();
+    let child = NewSession { parent: Some(parent.id.clone()), ..NewSession::default() };
+    bench.session = bench.engine.sessions().create(&location, child).await.unwrap();
+    drop(ask(&mut bench, "TOOL:read:/etc/hostname\nSAY:read it").await);
+    bench.engine.close().await;
+    let beside = bench.beside().await;
+    let refused = beside.sessions().relocate(&parent.id, there).await.unwrap_err();
+    assert!(refused.to_string().contains("has a turn that is not finished"), "{refused}");
+    assert_eq!(beside.sessions().get(&parent.id).await.unwrap().directory, parent.directory);
 }
 
 #[tokio::test]

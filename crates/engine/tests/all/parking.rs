@@ -102,3 +102,25 @@ async fn restarts_while_a_person_is_asked_are_nobodys_fault() {
     }
     assert!(!bench.engine.sessions().get(&bench.session.id).await.unwrap().parked);
 }
+
+#[tokio::test]
+async fn what_wants_no_answer_lets_nothing_go_on_that_is_parked() {
+    // A note that a client left for later called the model again, of a session that three recoveries had failed in.
+    let mut bench = Bench::new().await;
+    let entry = begin(&mut bench).await;
+    fail(&bench, &entry, 3).await;
+    bench.restart().await;
+    bench.settled().await;
+    bench.model.release("x");
+    let asked = bench.model.prompts().len();
+    let note = Prompt { reply: false, ..Prompt::text("only so you know") };
+    bench.engine.inbox().admit(&bench.session.id, note).await.unwrap();
+    bench.settled().await;
+    let session = bench.engine.sessions().get(&bench.session.id).await.unwrap();
+    assert_eq!((session.parked, session.waiting, bench.model.prompts().len()), (true, 1, asked));
+
+    // It comes with what goes on later.
+    assert!(bench.engine.drains().resume(&bench.session.id).await.unwrap());
+    bench.settled().await;
+    assert!(bench.transcript().await.contains(&"user: only so you know".to_owned()));
+}

@@ -56,6 +56,25 @@ async fn what_waited_when_a_session_was_stopped_is_answered_with_the_next_prompt
 }
 
 #[tokio::test]
+async fn what_wants_no_answer_lets_nothing_go_on_that_was_stopped() {
+    // A note that a client left for later had all that was held answered.
+    let (bench, id, ids) = at_work(&[("SAY:second", Delivery::Steer)]).await;
+    bench.engine.drains().abort(&id).await.unwrap();
+    let asked = bench.model.prompts().len();
+    let note = Prompt { reply: false, ..Prompt::text("only so you know") };
+    let note = bench.engine.inbox().admit(&id, note).await.unwrap();
+    bench.settled().await;
+    assert_eq!(waiting(&bench).await, [ids[0].clone(), note.id]);
+    let session = bench.engine.sessions().get(&id).await.unwrap();
+    assert_eq!((session.open, session.held, bench.model.prompts().len()), (false, true, asked));
+
+    assert!(bench.engine.drains().resume(&id).await.unwrap());
+    bench.settled().await;
+    let said = bench.transcript().await;
+    assert_eq!(said[2..], ["user: SAY:second", "user: only so you know", "assistant: second"]);
+}
+
+#[tokio::test]
 async fn a_prompt_that_comes_while_a_stop_is_being_settled_is_answered() {
     // It was accepted, and never answered: the stop took every prompt that waited along.
     let (mut bench, id, _) = at_work(&[]).await;

@@ -57,7 +57,9 @@ impl InboxCommand {
         if self.json {
             let promoted = matches!(outcome, Some(WaitingOutcome::Promoted));
             let prompts: Vec<_> = waiting.iter().map(entry).collect();
-            table::json(&json!({ "held": session.held, "promoted": promoted, "prompts": prompts }));
+            table::json(&json!({
+                "held": session.held, "parked": session.parked, "promoted": promoted, "prompts": prompts,
+            }));
             return Ok(());
         }
         if matches!(outcome, Some(WaitingOutcome::Promoted)) {

@@ -24,6 +24,8 @@ pub(super) fn word(session: &Session) -> &'static str {
 /// In a line that says what to do about it; none for one that rests.
 pub(super) fn line(session: &Session) -> Option<String> {
     let resume = format!("`everturn session resume {}` goes on", session.id);
+    // What it rested for may be there still.
+    let again = format!("`everturn session resume {}` takes it up again", session.id);
     let waiting = table::counted(session.waiting, "prompt waits", "prompts wait");
     Some(match word(session) {
         "parked" => match &session.parked_reason {
@@ -31,8 +33,8 @@ pub(super) fn line(session: &Session) -> Option<String> {
             Some(reason) if reason.text().contains("everturn session resume") => {
                 format!("parked: {}", reason.text())
             }
-            Some(reason) => format!("parked: {}; {resume}", reason.text().trim_end_matches('.')),
-            None => format!("parked: it waits for a person; {resume}"),
+            Some(reason) => format!("parked: {}; {again}", reason.text().trim_end_matches('.')),
+            None => format!("parked: it waits for a person; {again}"),
         },
         "retry" => {
             let retry = session.retry.as_ref()?;
@@ -73,7 +75,13 @@ mod tests {
         check(false, false, true, 2, Some(&format!("2 prompts wait, held; {resume}")));
         check(false, true, false, 0, Some("a turn is open"));
         check(false, true, false, 2, Some("a turn is open, and 2 prompts wait"));
-        check(true, true, true, 2, Some(&format!("parked: it waits for a person; {resume}")));
+        check(
+            true,
+            true,
+            true,
+            2,
+            Some("parked: it waits for a person; `everturn session resume ses_1` takes it up again"),
+        );
     }
 
     #[test]
@@ -83,7 +91,7 @@ mod tests {
         let parked = Session { parked: true, parked_reason: reason, ..base.clone() };
         assert_eq!(
             line(&parked).unwrap(),
-            "parked: It was taken up three times; `everturn session resume ses_1` goes on"
+            "parked: It was taken up three times; `everturn session resume ses_1` takes it up again"
         );
         let (entry, message) = ("msg_1".into(), "Overloaded".to_owned());
         let retry = Some(RetryState { entry, attempt: 2, message, next: 17 });

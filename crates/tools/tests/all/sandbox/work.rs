@@ -207,12 +207,15 @@ async fn what_is_put_into_tmp_is_found_again_where_a_folder_is_given() {
     fs::create_dir(&temporary).unwrap();
     let sandbox = SandboxSettings { parts: all(), temporary: Some(temporary), ..SandboxSettings::default() };
     let tool = enclosed_by(sandbox);
-    project.run(&tool, command("echo kept > /tmp/x")).await.unwrap();
-    assert_eq!(project.run(&tool, command("cat /tmp/x")).await.unwrap().output, "kept\n");
-    assert!(!std::path::Path::new("/tmp/x").exists());
-    let without = project.run(&enclosed(all()), command("echo kept > /tmp/x; ls /tmp")).await.unwrap();
-    assert!(without.output.contains('x'));
-    assert_ne!(project.run(&enclosed(all()), command("cat /tmp/x")).await.unwrap().metadata["exit"], 0);
+    // A name that nobody else on the machine has: what is there already would be asked for, and shown.
+    let file = format!("/tmp/kept-{}", std::process::id());
+    let (put, show) = (command(&format!("echo kept > {file}; ls /tmp")), command(&format!("cat {file}")));
+    project.run(&tool, put.clone()).await.unwrap();
+    assert_eq!(project.run(&tool, show.clone()).await.unwrap().output, "kept\n");
+    assert!(!std::path::Path::new(&file).exists());
+    let without = project.run(&enclosed(all()), put).await.unwrap();
+    assert!(without.output.contains("kept-"), "{}", without.output);
+    assert_ne!(project.run(&enclosed(all()), show).await.unwrap().metadata["exit"], 0);
 }
 
 #[tokio::test]
