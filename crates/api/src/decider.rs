@@ -87,3 +87,52 @@ async fn look(peer: Option<SocketAddr>) -> PeerProcess {
     let Ok(_turn) = LOOKING.acquire().await else { return PeerProcess::Gone };
     tokio::task::spawn_blocking(move || peer::find(peer)).await.unwrap_or(PeerProcess::Gone)
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::body::Body;
+    use axum::middleware::from_fn;
+    use axum::routing::post;
+    use hyper::service::Service as _;
+    use hyper_util::service::TowerToHyperService;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::connections::{Connections, Presence};
+    use crate::error::{ErrorKind, UnformattedError};
+
+    const REFUSED: Option<ErrorKind> = Some(ErrorKind::Forbidden);
+    const DONE: Option<ErrorKind> = None;
+
+    /// How somebody is refused who changes something, and who decides something.
+    async fn answers(peer: SocketAddr, presence: &Presence) -> [Option<ErrorKind>; 2] {
+        let change = post(async || ()).layer(from_fn(check_change));
+        let decide = post(async || ()).layer(from_fn(check_decision));
+        let router =
+            TowerToHyperService::new(Router::new().route("/change", change).route("/decide", decide));
+        let ask = async |path: &str| {
+            let mut request = Request::post(path).body(Body::empty()).unwrap();
+            request.extensions_mut().insert(ConnectInfo(peer));
+            request.extensions_mut().insert(Arc::clone(&presence.visitor));
+            UnformattedError::of(&router.call(request).await.unwrap())
+        };
+        [ask("/change").await, ask("/decide").await]
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_has_left_decides_nothing_and_changes_nothing_that_was_not_known() {
+        // A program of an agent sends something and ends before anybody can look who it was.
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (_stream, peer) = listener.accept().await.unwrap();
+        let connections = Connections::new(2);
+        let [known, unknown] = [(); 2].map(|()| connections.enter(peer.ip()).unwrap());
+        assert_eq!(answers(peer, &known).await, [DONE, DONE]);
+        drop(client);
+        // What was found holds for changes, and a decision is looked at anew.
+        assert_eq!(answers(peer, &known).await, [DONE, REFUSED]);
+        assert_eq!(answers(peer, &unknown).await, [REFUSED, REFUSED]);
+        assert_eq!([known, unknown].map(|presence| presence.visitor.is_person()), [true, false]);
+    }
+}
