@@ -217,6 +217,7 @@ fn it_is_the_same_for_an_ordinary_user() {
         "sandbox::depth::names_that_are_not_there_cannot_be_made_for_good_in_subfolders",
         "sandbox::depth::protected_files_in_subfolders_cannot_be_changed",
         "sandbox::excess::folders_that_a_command_closed_are_looked_into",
+        "sandbox::landlock::what_is_listed_to_be_read_cannot_be_changed_without_mounts",
         "sandbox::landlock::what_lies_outside_cannot_be_used_without_mounts",
         "sandbox::overlap::what_another_makes_again_in_a_folder_that_it_closes_does_not_stay",
         "sandbox::overlap::what_one_command_made_and_took_away_another_does_not_make_for_good",

@@ -207,12 +207,16 @@ async fn what_is_put_into_tmp_is_found_again_where_a_folder_is_given() {
     fs::create_dir(&temporary).unwrap();
     let sandbox = SandboxSettings { parts: all(), temporary: Some(temporary), ..SandboxSettings::default() };
     let tool = enclosed_by(sandbox);
-    project.run(&tool, command("echo kept > /tmp/x")).await.unwrap();
-    assert_eq!(project.run(&tool, command("cat /tmp/x")).await.unwrap().output, "kept\n");
-    assert!(!std::path::Path::new("/tmp/x").exists());
-    let without = project.run(&enclosed(all()), command("echo kept > /tmp/x; ls /tmp")).await.unwrap();
-    assert!(without.output.contains('x'));
-    assert_ne!(project.run(&enclosed(all()), command("cat /tmp/x")).await.unwrap().metadata["exit"], 0);
+    project.run(&tool, command("echo kept > /tmp/kept-by-a-test")).await.unwrap();
+    assert_eq!(project.run(&tool, command("cat /tmp/kept-by-a-test")).await.unwrap().output, "kept\n");
+    assert!(!std::path::Path::new("/tmp/kept-by-a-test").exists());
+    let without =
+        project.run(&enclosed(all()), command("echo kept > /tmp/kept-by-a-test; ls /tmp")).await.unwrap();
+    assert!(without.output.contains("kept-by-a-test"));
+    assert_ne!(
+        project.run(&enclosed(all()), command("cat /tmp/kept-by-a-test")).await.unwrap().metadata["exit"],
+        0
+    );
 }
 
 #[tokio::test]
