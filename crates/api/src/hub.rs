@@ -340,8 +340,8 @@ impl Encoder {
             }
             // Only what is new of it is shown, which the drafts know.
             Signal::Delta { .. } => {}
-            Signal::Progress { entry, part } => {
-                let part = v1::part(&live.session, entry.as_str(), part, None);
+            Signal::Progress { message, part } => {
+                let part = v1::part(&live.session, message, part, None);
                 send(payload(mint, "message.part.updated", &PartUpdated { session, part, time: mint.now() }));
             }
             Signal::Failed { error } => {

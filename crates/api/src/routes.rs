@@ -5,6 +5,7 @@
 //! - `turns`: abort, revert and unrevert
 //! - `messages`: reading messages, and changing them afterwards
 //! - `prompts`: prompting
+//! - `shell`: commands of a person
 //! - `inbox`: prompts that wait
 //! - `request`: what a model was sent
 //! - `requests`: permission requests and questions
@@ -32,6 +33,7 @@ mod request;
 mod requests;
 mod sessions;
 mod settings;
+mod shell;
 mod status;
 mod turns;
 mod unsupported;
@@ -44,6 +46,7 @@ pub(crate) fn table() -> Vec<Operation> {
         turns::operations(),
         messages::operations(),
         prompts::operations(),
+        shell::operations(),
         inbox::operations(),
         request::operations(),
         requests::operations(),

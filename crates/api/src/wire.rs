@@ -10,6 +10,7 @@
 //! - `event_shape`: what the event streams tell
 //! - `event`: events of the moment, and the envelope of all events
 //! - `prompt`: prompts
+//! - `shell`: commands of a person
 //! - `inbox`: prompts that wait
 //! - `sent_request`: what a model was sent
 //! - `request`: permission requests, questions and their answers
@@ -33,3 +34,4 @@ pub(crate) mod secret;
 pub(crate) mod sent_request;
 pub(crate) mod server;
 pub(crate) mod session;
+pub(crate) mod shell;

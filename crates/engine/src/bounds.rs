@@ -14,6 +14,7 @@ use everturn_model::{Map, Part};
 
 use crate::inbox::{PART_LIMIT, PartInput, Prompt};
 use crate::sessions::NewSession;
+use crate::shell::ShellCommand;
 use crate::{Error, structured};
 
 /// Checks what a new session begins with.
@@ -51,6 +52,12 @@ pub(crate) fn check_prompt(prompt: &Prompt) -> Result<(), Error> {
     prompt.format.as_ref().map_or(Ok(()), structured::check)?;
     prompt.tools.as_ref().map_or(Ok(()), |tools| check_map("tools", tools))?;
     prompt.parts.iter().try_for_each(check_part)
+}
+
+/// Checks who is to run a person's command. Its length is the system's business.
+pub(crate) fn check_shell(command: &ShellCommand) -> Result<(), Error> {
+    check_maybe("agent", command.agent.as_deref())?;
+    check_model(command.model.as_ref())
 }
 
 /// Checks a part that takes the place of another.

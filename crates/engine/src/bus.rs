@@ -75,8 +75,8 @@ pub enum Signal {
     },
     /// A running tool shows something: its part as it looks now.
     Progress {
-        /// The entry.
-        entry: EntryId,
+        /// The message that clients see it in: the entry, or the second one of its pair.
+        message: String,
         /// The part.
         part: Box<Part>,
     },

@@ -276,7 +276,7 @@ impl ToolCalls {
         let (id, tool) = (call.id.clone(), call.tool.clone());
         let kind = PartKind::Tool { call: id, tool, state, hosted: false, metadata: None };
         let part = Box::new(Part::new(call.part.clone(), kind));
-        let progress = Signal::Progress { entry: call.entry.clone(), part };
+        let progress = Signal::Progress { message: call.entry.to_string(), part };
         self.journal.signal_unless(&setting.lost, &setting.session, progress);
     }
 }

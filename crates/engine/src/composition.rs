@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use everturn_store::Store;
 use everturn_tools::Registry;
+use everturn_tools::bash::BashTool;
 use everturn_tools::process::Launcher;
 
 use crate::attachments::Attachments;
@@ -38,6 +39,7 @@ use crate::requests::{Requests, WaitingCalls};
 use crate::reverts::Reverts;
 use crate::sent_requests::SentRequests;
 use crate::sessions::Sessions;
+use crate::shell::ShellCommands;
 use crate::snapshot_folders::SnapshotFolders;
 use crate::spending::Spending;
 use crate::titles::Titles;
@@ -64,6 +66,7 @@ pub(crate) struct EngineServices {
     pub(crate) models: Models,
     pub(crate) mcp: McpServers,
     pub(crate) reverts: Reverts,
+    pub(crate) shell: ShellCommands,
     pub(crate) imports: Imports,
     pub(crate) trash: Trash,
     pub(crate) spending: Spending,
@@ -110,6 +113,7 @@ impl EngineServices {
         let guidance = Guidance::new(configurations.clone(), Arc::clone(&paths), project_files);
         let models = Models::new(keys);
         let launcher = Launcher { supervisor, secrets, ..Launcher::default() };
+        let command_tool = BashTool { launcher: launcher.clone(), ..BashTool::default() };
         let confinement = Confinement::new(sandbox, Arc::clone(&paths));
         let mcp = McpServers::new(
             configurations.clone(),
@@ -147,6 +151,19 @@ impl EngineServices {
             missed.clone(),
             lifecycle.clone(),
         );
+        let shell = ShellCommands {
+            journal: journal.clone(),
+            configurations: configurations.clone(),
+            projects: projects.clone(),
+            models: models.clone(),
+            confinement: confinement.clone(),
+            reverts: reverts.clone(),
+            leases: leases.clone(),
+            drains: drains.clone(),
+            missed: missed.clone(),
+            lifecycle: lifecycle.clone(),
+            tool: command_tool,
+        };
         let delegation = DelegationServices {
             store: store.clone(),
             journal: journal.clone(),
@@ -218,6 +235,7 @@ impl EngineServices {
             models,
             mcp,
             reverts,
+            shell,
             outputs,
             _worker: worker,
             _reporter: reporter,

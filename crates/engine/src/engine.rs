@@ -26,6 +26,7 @@ use crate::requests::Requests;
 use crate::reverts::Reverts;
 use crate::sent_requests::SentRequests;
 use crate::sessions::Sessions;
+use crate::shell::ShellCommands;
 use crate::spending::Spending;
 use crate::trash::Trash;
 use crate::{Config, Error};
@@ -173,6 +174,12 @@ impl Engine {
     #[must_use]
     pub fn reverts(&self) -> &Reverts {
         &self.0.reverts
+    }
+
+    /// Commands that a person runs.
+    #[must_use]
+    pub fn shell(&self) -> &ShellCommands {
+        &self.0.shell
     }
 
     /// Sessions of other programs.

@@ -23,9 +23,9 @@ use crate::configurations::Configurations;
 use crate::drains::Drains;
 use crate::journal::Journal;
 use crate::leases::Leases;
-use crate::models::{self, Models};
+use crate::models::Models;
 use crate::requests::trust::TrustRequests;
-use crate::reverts::{self, Reverts};
+use crate::reverts::Reverts;
 pub use waiting::WaitingOutcome;
 
 /// A day in milliseconds.
@@ -191,14 +191,8 @@ impl PromptInbox {
         let agent =
             prompt.agent.or_else(|| session.agent.clone()).unwrap_or_else(|| config.agents().default_name());
         config.agents().check(&agent)?;
-        let folder = Path::new(&session.directory);
-        let of_agent = config.agents().named(&agent).and_then(|agent| agent.model.clone());
-        let of_agent = of_agent.map(|name| self.models.of(&config).named(&name, folder));
-        let given = prompt.model.map(Ok).or(of_agent).transpose()?;
-        let model = match given.or_else(|| models::chosen_before(&session)) {
-            Some(model) => model,
-            None => self.models.of(&config).default_model(folder)?,
-        };
+        let of_agent = config.agents().named(&agent).and_then(|agent| agent.model.as_deref());
+        let model = self.models.of(&config).selected(prompt.model, of_agent, &session)?;
         let given = prompt.id.map(|message| self.check_id(&session, message)).transpose()?;
         // This may take a while, and others may prompt meanwhile: ids are in the order of admission.
         let ReadAttachments { parts, unread } = self.attachments.read(prompt.parts, &session).await;
@@ -261,17 +255,7 @@ impl PromptInbox {
     }
 
     async fn admit_on_revert(&self, lease: Lease, admitted: Event) -> Result<(), Error> {
-        let id = &lease.session;
-        let mut tree = self.journal.tree(id).await?;
-        // A revert that a crash cut off is carried through before it is committed.
-        if let Some(revert) = tree.session.revert.clone().filter(|revert| revert.pending) {
-            self.reverts.stage(&lease, &revert.message, revert.part.as_ref()).await?;
-            tree = self.journal.tree(id).await?;
-        }
-        let mut events = Vec::new();
-        if let Some(revert) = &tree.session.revert {
-            events.extend(reverts::committed(&tree, revert));
-        }
+        let mut events = self.reverts.committing(&lease).await?;
         events.push(admitted);
         self.journal.append_owned(&lease, events).await?;
         Ok(())

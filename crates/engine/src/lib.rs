@@ -62,6 +62,7 @@
 //! - [`sent_requests`]: what a model was sent, shown again
 //! - [`spending`]: what all sessions have used
 //! - [`reverts`]: undo and redo of messages and files
+//! - [`shell`]: commands that a person runs
 //! - `recovery`: which sessions go on by themselves
 //! - [`imports`]: sessions of other programs
 
@@ -105,6 +106,7 @@ pub mod requests;
 pub mod reverts;
 pub mod sent_requests;
 pub mod sessions;
+pub mod shell;
 mod snapshot_folders;
 pub mod spending;
 mod steps;

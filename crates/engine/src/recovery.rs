@@ -54,8 +54,8 @@ impl Recovery {
     }
 }
 
-/// Whether a session waits for a person: parked, or with nothing but prompts that a stop holds. To find that out as its owner
+/// Whether nothing is to be settled in a session and it waits for a person: parked, or with nothing but prompts that a stop holds. To find that out as its owner
 /// would take a lease and a reading of all of it, at each start, for as long as nobody goes on with it.
 fn rests(session: &Session) -> bool {
-    session.parked || (session.held && !session.open)
+    session.shell.is_none() && (session.parked || (session.held && !session.open))
 }

@@ -22,6 +22,7 @@ use crate::journal::Journal;
 use crate::leases::{LeaseEnd, Leases};
 use crate::lifecycle::Lifecycle;
 use crate::requests::trust::TrustRequests;
+use crate::shell;
 use crate::turn::{ClosedLeftovers, ProviderTurns, TurnEnd};
 use crate::work_span::WorkSpan;
 use failure::{DrainFailure, is_deleted};
@@ -227,7 +228,7 @@ impl Worker {
         let reading = self.readings.acquire().await;
         let tree = self.journal.tree(&lease.session).await?;
         drop(reading);
-        if next_work(&tree).is_none() {
+        if !is_due(&tree) {
             return Ok((TurnEnd::Done, LeaseEnd::Held));
         }
         let id = lease.session.clone();
@@ -255,6 +256,10 @@ impl Worker {
             && let Err(error) = self.trust.review(&session, tree.requests.values().collect()).await
         {
             tracing::warn!(session = %session.id, %error, "nobody was asked whether the project is trusted");
+        }
+        if let Some(cut_off) = shell::cut_off(&tree, self.journal.mint().now()) {
+            self.journal.append_owned(lease, vec![cut_off]).await?;
+            tree = self.journal.tree(&session.id).await?;
         }
         let left_open = tree.session.open;
         let settled = match self.turns.settle_leftovers(tree, lease, cancel).await? {
@@ -345,6 +350,11 @@ pub(crate) struct NextWork {
     pub(crate) promote: Vec<EntryId>,
     /// The model of the turn before, where this process ran it.
     pub(crate) model: Option<ModelRef>,
+}
+
+/// Whether there is something to do in a session: work, or a command to settle whose process has ended.
+pub(crate) fn is_due(tree: &Tree) -> bool {
+    next_work(tree).is_some() || tree.session.shell.is_some() && tree.session.time.trashed.is_none()
 }
 
 /// Steers are promoted at once, all of them; a queued prompt only when nothing else is left, one at a time. What a stop

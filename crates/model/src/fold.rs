@@ -3,6 +3,7 @@
 //! A store folds each event into its rows as it appends, loading only what [`Event::touches`] names; a rebuild folds
 //! the whole log. Both call [`apply`], so projections cannot differ from the log by a second implementation.
 
+mod shell;
 mod step;
 
 use std::collections::HashSet;
@@ -211,8 +212,10 @@ impl Fold<'_> {
             Event::EntryAdded { entry, parts }
             | Event::ShellStarted { entry, parts }
             | Event::CompactionStarted { entry, parts } => {
-                if matches!(entry.body, Body::Compaction(_)) {
-                    self.tree.session.time.compacting = Some(self.time);
+                match (&record.event, &entry.body) {
+                    (_, Body::Compaction(_)) => self.tree.session.time.compacting = Some(self.time),
+                    (Event::ShellStarted { .. }, _) => self.begin_shell(entry)?,
+                    _ => {}
                 }
                 self.append((**entry).clone(), parts)?;
             }
@@ -321,17 +324,7 @@ impl Fold<'_> {
     fn inside(&mut self, event: &Event) -> Result<(), Error> {
         match event {
             Event::ShellEnded { entry, output, exit, part } => {
-                let time = self.time;
-                let Body::Shell(shell) = &mut self.entry(entry)?.body else { return Err(self.unfit(entry)) };
-                shell.output = Some(output.clone());
-                shell.exit = *exit;
-                shell.completed = Some(time);
-                if let Some(pair) = &mut shell.pair {
-                    pair.assistant.completed = Some(time);
-                }
-                if let Some(part) = part {
-                    self.replace_part(entry, part)?;
-                }
+                self.end_shell(entry, output, *exit, part.as_deref())?;
             }
             Event::StepEnded {
                 entry,

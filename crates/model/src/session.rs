@@ -240,6 +240,9 @@ pub struct Session {
     /// is not closed. A restart continues these sessions.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub open: bool,
+    /// The command of a person that runs now. A restart settles it, and never runs it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shell: Option<EntryId>,
     /// How often somebody asked the work to stop: the owner compares it to see a request from another process.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub interrupts: u64,
@@ -362,6 +365,7 @@ impl Session {
             extra: Extra::default(),
             leaf: None,
             open: false,
+            shell: None,
             interrupts: 0,
             stopping: false,
             waiting: 0,
@@ -384,10 +388,16 @@ impl Session {
         }
     }
 
-    /// True when a turn is open or prompts wait, whether or not somebody holds them.
+    /// True when a turn is open, a person's command runs or prompts wait, whether or not somebody holds them.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.open || self.waiting > 0
+        self.is_at_work() || self.waiting > 0
+    }
+
+    /// True when a turn is open or a person's command runs.
+    #[must_use]
+    pub fn is_at_work(&self) -> bool {
+        self.open || self.shell.is_some()
     }
 
     /// Nobody waits for a person any more, and what failed before counts no more.

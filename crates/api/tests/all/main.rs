@@ -20,5 +20,6 @@ mod requests;
 mod sessions;
 mod settings;
 mod shapes;
+mod shell;
 mod streaming;
 mod support;

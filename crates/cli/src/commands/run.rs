@@ -287,7 +287,7 @@ impl RunCommand {
             return Ok(false);
         }
         match engine.sessions().get(id).await {
-            Ok(session) => Ok(session.open),
+            Ok(session) => Ok(session.is_at_work()),
             Err(Error::NoSession(_)) => Ok(false),
             Err(error) => Err(error.into()),
         }

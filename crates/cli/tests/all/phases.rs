@@ -48,7 +48,7 @@ const PHASES: [&str; 26] = [
 ];
 
 /// Phases that need what we do not have yet, and what that is. What they leave behind is taken out of the later ones.
-const NOT_YET: &[(&str, &str)] = &[("18-shell", "commands of the person"), ("21-summarize", "compaction")];
+const NOT_YET: &[(&str, &str)] = &[("21-summarize", "compaction")];
 
 /// What differs, and why it may: phase, event and field, reason.
 const DIFFERENCES: &[(&str, &str, &str)] = &[

@@ -51,6 +51,7 @@ mod revert;
 mod rule_stacks;
 mod saving;
 mod sent_requests;
+mod shell;
 mod spans;
 mod spending;
 mod stopping;

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use everturn_engine::sessions::{Filter, NewSession};
+use everturn_engine::shell::ShellCommand;
 use everturn_engine::{Engine, Prompt, SessionUpdate, Signal};
 use everturn_model::event::SessionChange;
 use everturn_model::inbox::Delivery;
@@ -30,6 +31,8 @@ pub(super) enum Story {
     Requests,
     /// A task for another agent, which runs a command.
     Delegation,
+    /// Commands of a person: one that ends by itself, and one that is stopped with a prompt behind it.
+    Commands,
     /// A stop with a prompt behind it, which goes on when a person says so.
     Stop,
     /// Prompts that wait, are changed, put in another order and taken back.
@@ -51,11 +54,12 @@ pub(super) enum Story {
 }
 
 impl Story {
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::Talk,
         Self::Tools,
         Self::Requests,
         Self::Delegation,
+        Self::Commands,
         Self::Stop,
         Self::Waiting,
         Self::Undo,
@@ -88,6 +92,7 @@ impl Story {
             Self::Tools => actor.tools().await,
             Self::Requests => actor.requests().await,
             Self::Delegation => actor.delegation().await,
+            Self::Commands => actor.commands().await,
             Self::Stop => actor.stop().await,
             Self::Waiting => actor.waiting().await,
             Self::Undo => actor.undo().await,
@@ -246,6 +251,31 @@ impl Actor {
         let session = self.session(Some("delegation")).await;
         let text = "TOOL:task:TOOL:bash:echo child >> ledger\\nSAY:the child is done\nSAY:the parent is done";
         self.say(&session, text).await;
+    }
+
+    async fn commands(&mut self) {
+        let session = self.session(Some("commands")).await;
+        let run = |command: &str| {
+            let command = ShellCommand { command: command.to_owned(), ..ShellCommand::default() };
+            let (engine, id) = (self.engine.clone(), session.id.clone());
+            tokio::spawn(async move { engine.shell().run(&id, command).await.unwrap() })
+        };
+        run("echo person one >> ledger").await.unwrap();
+        self.say(&session, "SAY:seen").await;
+        // Nobody stops it here when its process is killed.
+        let ran = run("echo person two >> ledger; exec sleep 8");
+        let wanted = |event: &Event| match event {
+            Event::ShellStarted { entry, .. } => {
+                serde_json::to_string(entry).unwrap().contains("two").then_some(())
+            }
+            _ => None,
+        };
+        self.committed("the second command", wanted).await;
+        self.begin(&session, "SAY:behind it").await;
+        self.engine.drains().abort(&session.id).await.unwrap();
+        ran.await.unwrap();
+        self.engine.drains().resume(&session.id).await.unwrap();
+        self.settled(&session).await;
     }
 
     async fn stop(&mut self) {
