@@ -163,6 +163,12 @@ pub(crate) fn delegates(agents: &[Agent]) -> Vec<(String, String)> {
     able.map(|agent| (agent.name.clone(), agent.description.clone().unwrap_or_default())).collect()
 }
 
+/// The agents that a person may give a task to: those that a conversation is held with, too.
+pub(crate) fn chosen_by_people(agents: &[Agent]) -> Vec<(String, String)> {
+    let shown = agents.iter().filter(|agent| !agent.hidden);
+    shown.map(|agent| (agent.name.clone(), agent.description.clone().unwrap_or_default())).collect()
+}
+
 /// The file of a session's plan: in the project, or in the data folder where there is no repository.
 pub(crate) fn plan_file(session: &Session, location: &Location, data: &Path) -> PathBuf {
     // The slug of an imported session is somebody else's word.

@@ -61,6 +61,8 @@ pub(crate) struct ToolCall {
     pub(crate) waiting: Option<Request>,
     /// True when an earlier process may have begun it.
     pub(crate) again: bool,
+    /// True when no model made it: the person gives a task to another agent.
+    pub(crate) by_person: bool,
 }
 
 impl ToolCall {

@@ -14,6 +14,7 @@ use everturn_model::{FaultKind, Map, Part};
 use serde_json::Value;
 
 use crate::data_url;
+use crate::shell::EXECUTED;
 
 /// What stands for an output that was cleared from the model's view.
 const CLEARED: &str = "[Old tool result content cleared]";
@@ -117,6 +118,12 @@ fn content(kind: &PartKind, accepted: AcceptedContent) -> Option<Content> {
             }
             Some(Content::Media { mime: mime.clone(), url: url.clone(), filename: filename.clone() })
         }
+        // What came of it follows.
+        PartKind::Subtask { .. } => Some(Content::Text(EXECUTED.to_owned())),
+        PartKind::Agent { name, .. } => Some(Content::Text(format!(
+            "The person wants the agent `{name}` for this: call the tool `task` with `subagent_type` \"{name}\", and write \
+             its prompt from the message above and from what it has to know of this conversation."
+        ))),
         _ => None,
     }
 }

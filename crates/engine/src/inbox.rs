@@ -191,6 +191,11 @@ impl PromptInbox {
         let agent =
             prompt.agent.or_else(|| session.agent.clone()).unwrap_or_else(|| config.agents().default_name());
         config.agents().check(&agent)?;
+        for part in &prompt.parts {
+            if let PartKind::Agent { name, .. } | PartKind::Subtask { agent: name, .. } = &part.kind {
+                config.agents().check(name)?;
+            }
+        }
         let of_agent = config.agents().named(&agent).and_then(|agent| agent.model.as_deref());
         let model = self.models.of(&config).selected(prompt.model, of_agent, &session)?;
         let given = prompt.id.map(|message| self.check_id(&session, message)).transpose()?;

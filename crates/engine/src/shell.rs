@@ -33,8 +33,8 @@ use crate::reverts::Reverts;
 use crate::worker::is_due;
 use crate::{Error, bounds};
 
-/// What V1 clients are told of a command: the message that its call answers.
-const EXECUTED: &str = "The following tool was executed by the user";
+/// What stands for something that a person had done without a model: a command, or a task of another agent.
+pub(crate) const EXECUTED: &str = "The following tool was executed by the user";
 
 /// The tool that clients see a command as.
 const TOOL: &str = "bash";

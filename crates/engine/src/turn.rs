@@ -22,6 +22,7 @@ mod request;
 mod results;
 mod retry;
 mod stream;
+mod subtask;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -273,6 +274,9 @@ impl<'r> Turn<'r> {
         }
         if !told {
             self.update(&mut opening, &sources);
+        }
+        if let (None, Some(task)) = (&waiting, subtask::pending(&opening.path(&self.tree))) {
+            return self.give_task(task, opening, location, config, policy, plan).await;
         }
         let wanted = self.selected_model();
         let chosen = match self.services.models.of(&config).choose(wanted.as_ref(), &location.directory) {

@@ -150,6 +150,10 @@ pub struct Assistant {
     /// Which turn of the session it is, counted from one. Those of earlier versions and of other programs do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u64>,
+    /// True when no model was asked: the person gave a task to another agent, and its call is all that is here. Agent and
+    /// model are those of the task.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub delegated: bool,
     /// When the turn was closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed: Option<Millis>,

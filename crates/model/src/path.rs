@@ -82,6 +82,8 @@ impl PathState {
                 set(&mut self.agent, user.agent.as_ref());
                 set(&mut self.model, user.model.as_ref());
             }
+            // The model of a task is not the conversation's.
+            Body::Assistant(assistant) if assistant.delegated => {}
             Body::Assistant(assistant) => set(&mut self.model, assistant.model.as_ref()),
             Body::AgentSwitch { agent } => self.agent = Some(agent.clone()),
             Body::ModelSwitch { model } => self.model = Some(model.clone()),

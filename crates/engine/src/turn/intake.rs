@@ -188,6 +188,7 @@ impl StreamIntake {
             start: turn.services.journal.mint().now(),
             waiting: None,
             again: false,
+            by_person: false,
         };
         self.calls.insert(id, call);
         turn.commit(vec![event]).await
@@ -256,6 +257,7 @@ impl StreamIntake {
             start,
             waiting: None,
             again: false,
+            by_person: false,
         };
         self.hosted.insert(id, call);
         let text = input.to_string();
@@ -331,6 +333,7 @@ fn left_running(turn: &Turn<'_>, id: &str) -> Option<ToolCall> {
         start: *start,
         waiting: None,
         again: false,
+        by_person: false,
     })
 }
 

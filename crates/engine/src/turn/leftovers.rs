@@ -18,13 +18,14 @@ use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::{EntryId, Event, Fault, FaultKind, Part, PartId, Tree, path};
 use everturn_store::Lease;
 use everturn_tools::{Effect, Registry};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::cut_turn::CutTurn;
 use super::edits::CutOffEdits;
 use super::fault::aborted;
 use super::results::unfinished;
-use super::{ProviderTurns, Turn, parking, retry};
+use super::{ProviderTurns, Turn, parking, retry, subtask};
 use crate::Error;
 use crate::calls::{
     CallSurroundings, EditVerdict, INTERRUPTED, RunningCalls, SettledCall, ToolCall, UNKNOWN,
@@ -209,7 +210,10 @@ impl ProviderTurns {
     fn open_calls(&self, tree: &Tree, assistant: &EntryId, wanted: impl Fn(&Part) -> bool) -> Vec<ToolCall> {
         let path = path::to(tree, tree.session.leaf.as_ref());
         let settled = path::results(&path);
-        let parts = tree.node(assistant).into_iter().flat_map(|node| &node.parts);
+        let node = tree.node(assistant);
+        let by_person =
+            node.and_then(|node| node.entry.body.assistant()).is_some_and(|answer| answer.delegated);
+        let parts = node.into_iter().flat_map(|node| &node.parts);
         let open = |part: &Part| {
             let PartKind::Tool { call, tool, state, .. } = &part.kind else { return None };
             if state.is_settled() || settled.contains_key(&(assistant, call.as_str())) {
@@ -228,6 +232,7 @@ impl ProviderTurns {
                 start,
                 waiting: part.open.as_ref().and_then(|open| Some(open.request.as_ref()?.request.clone())),
                 again: true,
+                by_person,
             })
         };
         parts.filter(|part| wanted(part)).filter_map(open).collect()
@@ -279,13 +284,18 @@ impl ProviderTurns {
     async fn setting(&self, turn: &Turn<'_>, call: &ToolCall) -> Result<CallSurroundings, Error> {
         let session = turn.session();
         let location = self.services.projects.location(Some(&session.directory)).await?;
-        let open = open_assistant(&turn.tree).and_then(|id| turn.tree.node(&id));
-        let agent = open.and_then(|node| node.entry.body.assistant()?.agent.clone());
+        let open = open_assistant(&turn.tree).and_then(|id| turn.tree.node(&id)?.entry.body.assistant());
+        // The agent of a task that the person gave is not the one that gives it.
+        let agent = open.filter(|answer| !answer.delegated).and_then(|answer| answer.agent.clone());
         self.services.views.recall(&session.id, &path::to(&turn.tree, session.leaf.as_ref()));
         let config = self.services.configurations.at(&location.directory).await;
         let registry = self.services.mcp.registry(&config, &location, turn.cancel).await;
         let agents = config.agents();
         let now = agent.map_or_else(|| agents.policy(session), |name| agents.policy_of(&name, session));
+        let now = match call.input.get("subagent_type").and_then(Value::as_str) {
+            Some(agent) if call.by_person => subtask::permitted(&now, agent),
+            _ => now,
+        };
         let policy = call.waiting.as_ref().map_or_else(|| now.clone(), |request| kept_policy(request, &now));
         Ok(CallSurroundings {
             session: Arc::new(turn.session().clone()),

@@ -55,6 +55,7 @@ mod shell;
 mod spans;
 mod spending;
 mod stopping;
+mod subtask;
 mod takeover;
 mod task;
 mod titles;

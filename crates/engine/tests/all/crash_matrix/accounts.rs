@@ -74,9 +74,11 @@ pub(super) fn check_usage(tree: &Tree, log: &[Record], title: &str) {
     let session = Spent { tokens: tree.session.tokens, cost: tree.session.cost };
     assert_eq!(counted(session), counted(sum(path_sum)), "{title}: what the conversation used");
     for node in tree.nodes() {
-        // No model wrote what a person ran.
+        // No model wrote what a person ran, or gave to another agent.
         let wrote = !matches!(node.entry.body, Body::Shell(_));
-        let Some(answer) = node.entry.body.assistant().filter(|_| wrote) else { continue };
+        let Some(answer) = node.entry.body.assistant().filter(|answer| wrote && !answer.delegated) else {
+            continue;
+        };
         assert_eq!(answer.cost, price(&answer.tokens), "{title}: {node:#?}");
         let came: usize = node.parts.iter().map(|part| length(&part.kind)).sum();
         let counted = answer.tokens.output + answer.tokens.reasoning;

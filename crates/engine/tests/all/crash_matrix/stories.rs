@@ -5,11 +5,13 @@
 
 use std::time::Duration;
 
+use everturn_engine::inbox::PartInput;
 use everturn_engine::sessions::{Filter, NewSession};
 use everturn_engine::shell::ShellCommand;
 use everturn_engine::{Engine, Prompt, SessionUpdate, Signal};
 use everturn_model::event::SessionChange;
 use everturn_model::inbox::Delivery;
+use everturn_model::part::PartKind;
 use everturn_model::request::{Reply, Request};
 use everturn_model::{EntryId, Event, Session, SessionId};
 use everturn_testkit::within;
@@ -29,7 +31,7 @@ pub(super) enum Story {
     Tools,
     /// Permissions and questions, asked and answered, allowed for ever and rejected.
     Requests,
-    /// A task for another agent, which runs a command.
+    /// A task for another agent, which runs a command, and one that the person gives it.
     Delegation,
     /// Commands of a person: one that ends by itself, and one that is stopped with a prompt behind it.
     Commands,
@@ -251,6 +253,16 @@ impl Actor {
         let session = self.session(Some("delegation")).await;
         let text = "TOOL:task:TOOL:bash:echo child >> ledger\\nSAY:the child is done\nSAY:the parent is done";
         self.say(&session, text).await;
+        let task = PartInput::new(PartKind::Subtask {
+            prompt: "TOOL:bash:echo given >> ledger\nSAY:the task is done".to_owned(),
+            description: "a task".to_owned(),
+            agent: "general".to_owned(),
+            model: None,
+            command: Some("check".to_owned()),
+        });
+        let prompt = Prompt { parts: vec![task], ..Prompt::text("") };
+        self.engine.inbox().admit(&session.id, prompt).await.unwrap();
+        self.settled(&session).await;
     }
 
     async fn commands(&mut self) {
