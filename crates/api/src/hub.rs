@@ -28,7 +28,7 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::drafts::{Drafts, NewText};
-use crate::wire::event::{Delta, Failed, PartUpdated, Payload, SessionOnly, Status};
+use crate::wire::event::{CommandExecuted, Delta, Failed, PartUpdated, Payload, SessionOnly, Status};
 
 /// How many events a stream may fall behind.
 const CAPACITY: usize = 4096;
@@ -349,6 +349,10 @@ impl Encoder {
             }
             Signal::Purged { created, updated } => {
                 send(payload(mint, "session.deleted", &purged(live, *created, *updated)));
+            }
+            Signal::CommandDone { name, arguments, message } => {
+                let executed = CommandExecuted { name, session, arguments, message };
+                send(payload(mint, "command.executed", &executed));
             }
             Signal::FileEdited { file } => send(payload(mint, "file.edited", &json!({"file": file}))),
         }

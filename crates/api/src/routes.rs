@@ -5,6 +5,7 @@
 //! - `turns`: abort, revert and unrevert
 //! - `messages`: reading messages, and changing them afterwards
 //! - `prompts`: prompting
+//! - `commands`: slash commands
 //! - `shell`: commands of a person
 //! - `inbox`: prompts that wait
 //! - `request`: what a model was sent
@@ -23,6 +24,7 @@ use crate::App;
 use crate::error::Error;
 use crate::operation::Operation;
 
+mod commands;
 mod events;
 mod inbox;
 mod mcp;
@@ -46,6 +48,7 @@ pub(crate) fn table() -> Vec<Operation> {
         turns::operations(),
         messages::operations(),
         prompts::operations(),
+        commands::operations(),
         shell::operations(),
         inbox::operations(),
         request::operations(),

@@ -10,6 +10,7 @@
 //! - `event_shape`: what the event streams tell
 //! - `event`: events of the moment, and the envelope of all events
 //! - `prompt`: prompts
+//! - `command`: slash commands
 //! - `shell`: commands of a person
 //! - `inbox`: prompts that wait
 //! - `sent_request`: what a model was sent
@@ -21,6 +22,7 @@
 //! - `secret`: what is never shown
 
 pub(crate) mod agent;
+pub(crate) mod command;
 pub(crate) mod event;
 pub(crate) mod event_shape;
 pub(crate) mod inbox;

@@ -12,6 +12,7 @@ use everturn_model::session::{
 };
 use everturn_model::{Map, Part};
 
+use crate::commands::{ARGUMENTS_LIMIT, GivenCommand, INTERPOLATION_LIMIT};
 use crate::inbox::{PART_LIMIT, PartInput, Prompt};
 use crate::sessions::NewSession;
 use crate::shell::ShellCommand;
@@ -52,6 +53,20 @@ pub(crate) fn check_prompt(prompt: &Prompt) -> Result<(), Error> {
     prompt.format.as_ref().map_or(Ok(()), structured::check)?;
     prompt.tools.as_ref().map_or(Ok(()), |tools| check_map("tools", tools))?;
     prompt.parts.iter().try_for_each(check_part)
+}
+
+/// Checks a slash command that somebody gives.
+pub(crate) fn check_command(given: &GivenCommand) -> Result<(), Error> {
+    check_text("command", &given.name, NAME_LIMIT)?;
+    check_text("arguments", &given.arguments, ARGUMENTS_LIMIT)?;
+    check_maybe("agent", given.agent.as_deref())?;
+    check_maybe("variant", given.variant.as_deref())?;
+    given.model.as_deref().map_or(Ok(()), |model| check_text("model", model, 2 * NAME_LIMIT))
+}
+
+/// Checks how much the text of a slash command runs.
+pub(crate) fn check_interpolations(count: usize) -> Result<(), Error> {
+    check_count("commands in the text of the slash command", count, INTERPOLATION_LIMIT)
 }
 
 /// Checks who is to run a person's command. Its length is the system's business.

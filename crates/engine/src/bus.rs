@@ -80,6 +80,15 @@ pub enum Signal {
         /// The part.
         part: Box<Part>,
     },
+    /// A slash command was carried out.
+    CommandDone {
+        /// Its name.
+        name: String,
+        /// What was typed behind it.
+        arguments: String,
+        /// The message that came of it.
+        message: String,
+    },
     /// Something failed.
     Failed {
         /// What.

@@ -33,6 +33,7 @@ use crate::work_span::{WorkOutcome, WorkSpan};
 use crate::{Config, Error, file_views};
 pub(crate) use forecast::EditVerdict;
 use permission::Permit;
+pub(crate) use permission::{decide_need, denial_words};
 pub(crate) use running::RunningCalls;
 
 /// What the model is told when the work was stopped before the call could end.

@@ -13,6 +13,7 @@ use everturn_tools::process::Launcher;
 use crate::attachments::Attachments;
 use crate::bus::Bus;
 use crate::calls::ToolCalls;
+use crate::commands::SlashCommands;
 use crate::configurations::Configurations;
 use crate::confinement::Confinement;
 use crate::delegation::{Delegation, DelegationServices};
@@ -67,6 +68,7 @@ pub(crate) struct EngineServices {
     pub(crate) mcp: McpServers,
     pub(crate) reverts: Reverts,
     pub(crate) shell: ShellCommands,
+    pub(crate) commands: SlashCommands,
     pub(crate) imports: Imports,
     pub(crate) trash: Trash,
     pub(crate) spending: Spending,
@@ -162,6 +164,18 @@ impl EngineServices {
             drains: drains.clone(),
             missed: missed.clone(),
             lifecycle: lifecycle.clone(),
+            tool: command_tool.clone(),
+        };
+        let commands = SlashCommands {
+            journal: journal.clone(),
+            configurations: configurations.clone(),
+            projects: projects.clone(),
+            models: models.clone(),
+            confinement: confinement.clone(),
+            mcp: mcp.clone(),
+            requests: requests.clone(),
+            inbox: inbox.clone(),
+            lifecycle: lifecycle.clone(),
             tool: command_tool,
         };
         let delegation = DelegationServices {
@@ -219,7 +233,7 @@ impl EngineServices {
             trash: Trash::new(store.clone(), journal.clone(), drains.clone(), outputs.clone()),
             spending: Spending::new(store.clone(), projects.clone(), journal.mint().clone()),
             sent: SentRequests::new(store.clone(), configurations.clone(), models.clone(), tools.clone()),
-            recovery: Recovery::new(store, projects.clone(), drains.clone()),
+            recovery: Recovery::new(store, projects.clone(), drains.clone(), requests.clone()),
             lifecycle,
             journal,
             configurations,
@@ -236,6 +250,7 @@ impl EngineServices {
             mcp,
             reverts,
             shell,
+            commands,
             outputs,
             _worker: worker,
             _reporter: reporter,

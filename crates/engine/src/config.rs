@@ -8,6 +8,7 @@
 //! - `agent_definition`: what is configured of an agent
 //! - `budget`: what may be used up before a person is asked
 //! - `caution`: what is asked for where something may have been forbidden
+//! - `command_definition`: what is configured of a slash command
 //! - `discovery`: from a folder to its configuration
 //! - `doubled_key`: keys that are there twice
 //! - `held_item`: what a project asks for, as a person is shown it
@@ -31,6 +32,7 @@
 mod agent_definition;
 mod budget;
 mod caution;
+mod command_definition;
 mod discovery;
 mod doubled_key;
 mod held_item;
@@ -70,6 +72,8 @@ use serde_json::Value;
 use agent_definition::fold_modes;
 pub use agent_definition::{AgentDefinition, AgentRole};
 pub use budget::{Budget, Budgets};
+pub use command_definition::CommandDefinition;
+use command_definition::read_commands;
 pub(crate) use discovery::{FoundConfig, find};
 pub use held_item::{HeldContent, HeldItem};
 pub use problem::ConfigProblem;
@@ -104,6 +108,8 @@ pub struct Config {
     pub rules: ConfiguredRules,
     /// What is configured of agents, by name.
     pub agents: BTreeMap<String, AgentDefinition>,
+    /// Slash commands, by name.
+    pub commands: BTreeMap<String, CommandDefinition>,
     /// Whether the files are recorded before and after each turn.
     pub snapshot: bool,
     /// The largest text of a tool that goes to the model whole.
@@ -192,6 +198,7 @@ impl Config {
             default_agent: text("default_agent"),
             rules: ConfiguredRules::default(),
             agents: BTreeMap::new(),
+            commands: raw.get("command").map(read_commands).unwrap_or_default(),
             snapshot: raw.get("snapshot").and_then(Value::as_bool).unwrap_or(true),
             tool_output: raw.get("tool_output").map(limits).unwrap_or_default(),
             budgets: Budgets::read(raw.get("budget")).0,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use everturn_store::{Observer, Store};
 
 use crate::bus::Bus;
+use crate::commands::SlashCommands;
 use crate::composition::{EngineServices, FeedServices};
 use crate::configurations::Configurations;
 use crate::drains::Drains;
@@ -180,6 +181,12 @@ impl Engine {
     #[must_use]
     pub fn shell(&self) -> &ShellCommands {
         &self.0.shell
+    }
+
+    /// Slash commands.
+    #[must_use]
+    pub fn commands(&self) -> &SlashCommands {
+        &self.0.commands
     }
 
     /// Sessions of other programs.

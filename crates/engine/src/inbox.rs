@@ -266,6 +266,33 @@ impl PromptInbox {
         Ok(())
     }
 
+    /// The prompt that was admitted under an id before, whatever it asked for.
+    pub(crate) async fn accepted_before(
+        &self,
+        id: &SessionId,
+        message: &EntryId,
+    ) -> Result<Option<InboxItem>, Error> {
+        if let Some(waiting) = self.journal.waiting_prompt(id, message).await? {
+            return Ok(Some(waiting));
+        }
+        let Some(node) = self.journal.node(id, message).await? else { return Ok(None) };
+        let everturn_model::Body::User(user) = node.entry.body else {
+            return Err(Error::Conflict(message.to_string()));
+        };
+        Ok(Some(InboxItem {
+            id: message.clone(),
+            time: node.entry.time,
+            delivery: Delivery::Steer,
+            reply: true,
+            user,
+            parts: node.parts,
+            extra: node.entry.extra,
+            resume: true,
+            place: None,
+            revision: 0,
+        }))
+    }
+
     /// What was admitted under this id before, if it asked for the same.
     async fn admitted(&self, id: &SessionId, item: &InboxItem) -> Result<Option<InboxItem>, Error> {
         // Before the entry that it becomes, so that it is not missed in between.

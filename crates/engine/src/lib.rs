@@ -63,6 +63,7 @@
 //! - [`spending`]: what all sessions have used
 //! - [`reverts`]: undo and redo of messages and files
 //! - [`shell`]: commands that a person runs
+//! - [`commands`]: slash commands
 //! - `recovery`: which sessions go on by themselves
 //! - [`imports`]: sessions of other programs
 
@@ -72,6 +73,7 @@ mod background;
 mod bounds;
 pub mod bus;
 mod calls;
+pub mod commands;
 mod composition;
 pub mod config;
 pub mod configurations;

@@ -5,6 +5,8 @@
 //! until the person trusts it there, and held again when its definition changes. It runs in that project and nowhere
 //! else, because the configuration of other folders does not name it.
 
+mod prompts;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

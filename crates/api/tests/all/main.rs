@@ -7,6 +7,7 @@
     reason = "a test that cannot go on shall fail at once"
 )]
 
+mod commands;
 mod connections;
 mod contract;
 mod document;

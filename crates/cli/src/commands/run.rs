@@ -3,8 +3,10 @@
 //! It shows what the bus tells. What the bus has lost is read from the log: see [`RunCommand::catch_up`].
 //!
 //! - `output`: what was shown
+//! - `slash`: slash commands
 
 mod output;
+mod slash;
 
 use std::fmt;
 use std::path::Path;
@@ -70,8 +72,11 @@ impl RefusedWork {
 #[command(after_help = STATUSES)]
 pub(crate) struct RunCommand {
     /// The prompt
-    #[arg(required_unless_present = "resume")]
+    #[arg(required_unless_present_any = ["resume", "command"])]
     message: Vec<String>,
+    /// Give this slash command, with the prompt as its arguments
+    #[arg(long, value_name = "NAME")]
+    command: Option<String>,
     /// The model: provider/model, a part of its name, or scripted/ and the path of a script
     #[arg(short, long)]
     model: Option<String>,
@@ -85,7 +90,7 @@ pub(crate) struct RunCommand {
     #[arg(short = 'c', long = "continue", conflicts_with = "session")]
     newest: bool,
     /// Go on with the prompts that wait in the session since it was stopped, as `everturn session resume` does
-    #[arg(long, conflicts_with_all = ["message", "model", "agent"])]
+    #[arg(long, conflicts_with_all = ["message", "model", "agent", "command"])]
     resume: bool,
     /// Say yes to every permission request instead of no; this trusts no project, and lets no loop and no used-up budget go on
     #[arg(long)]
@@ -99,7 +104,17 @@ impl RunCommand {
     /// The command that goes on in a session with what waits there.
     pub(crate) fn resume(session: String, yes: bool) -> Self {
         let (message, model, agent) = (Vec::new(), None, None);
-        Self { message, model, agent, session: Some(session), newest: false, resume: true, yes, trust: false }
+        Self {
+            message,
+            command: None,
+            model,
+            agent,
+            session: Some(session),
+            newest: false,
+            resume: true,
+            yes,
+            trust: false,
+        }
     }
 
     pub(crate) fn execute(self) -> Result<()> {
@@ -119,7 +134,7 @@ impl RunCommand {
 
     pub(super) async fn run(&self, engine: &Engine) -> Result<()> {
         let location = engine.projects().location(None).await?;
-        if !self.resume && self.message.join(" ").trim().is_empty() {
+        if !self.resume && self.command.is_none() && self.message.join(" ").trim().is_empty() {
             bail!("the prompt is empty; say what is to be done");
         }
         let found = self.find(engine, &location).await?;
@@ -141,6 +156,7 @@ impl RunCommand {
         if let Some(agent) = &self.agent {
             config.agents().check(agent)?;
         }
+        self.check_command(engine, &config, &location).await?;
         let session = match found {
             Some(session) => session,
             None => engine.sessions().create(&location, NewSession::default()).await?,
@@ -152,6 +168,9 @@ impl RunCommand {
                 Some(first) => RunOutput::of_waiting(table::text, session.id.clone(), first),
                 None => RunOutput::of_open_turn(table::text, session.id.clone()),
             }
+        } else if let Some(name) = &self.command {
+            let item = self.give(engine, &session.id, name).await?;
+            RunOutput::new(table::text, session.id.clone(), item.id)
         } else {
             let prompt = Prompt { model, agent: self.agent.clone(), ..Prompt::text(&self.message.join(" ")) };
             let item = engine.inbox().admit(&session.id, prompt).await?;
@@ -339,7 +358,7 @@ impl RunCommand {
                         "attempt {attempt} failed: {message}; the next one is in {seconds:.0} s"
                     )));
                 }
-                Signal::Progress { .. } | Signal::FileEdited { .. } => {}
+                Signal::Progress { .. } | Signal::FileEdited { .. } | Signal::CommandDone { .. } => {}
             },
             SessionUpdate::Committed(committed) => {
                 let session = &committed.tree.session;

@@ -80,7 +80,7 @@ async fn a_command_of_the_person_runs() {
     terminal.press(&["!"]);
     terminal.shows("Shell").await;
     terminal.enter("echo from the person").await;
-    terminal.conversation(&["$ echo from the person", "from the person"]).await;
+    terminal.conversation(&["$ echo from the person", "from the person", OPEN]).await;
     let prompt = "SAY:seen";
     terminal.enter(prompt).await;
     terminal.conversation(&["$ echo from the person", "from the person", prompt, "seen", DONE]).await;
