@@ -43,7 +43,7 @@ impl Known {
     /// Whether it expects to go on.
     pub(super) fn unfinished(&self) -> bool {
         let tree = &self.story.tree;
-        tree.session.time.trashed.is_none() && (tree.session.open || !tree.inbox.is_empty())
+        tree.session.time.trashed.is_none() && (tree.session.is_at_work() || !tree.inbox.is_empty())
     }
 }
 
