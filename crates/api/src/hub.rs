@@ -268,10 +268,11 @@ fn take(update: &SessionUpdate, rows: Option<&Tree>, encoder: &mut Encoder, outl
         },
         SessionUpdate::Live(live) => {
             if let Signal::Delta { entry, part, offset, text } = &live.signal {
+                let message = drafts.message(part).unwrap_or(entry).clone();
                 match drafts.add(part, *offset, text) {
                     NewText::Hole => return false,
                     NewText::Text(fresh) if shown && !fresh.is_empty() => {
-                        send(encoder.delta(live, entry, part, fresh));
+                        send(encoder.delta(live, &message, part, fresh));
                     }
                     NewText::Text(_) => {}
                 }
@@ -320,8 +321,8 @@ impl Encoder {
         }
     }
 
-    fn delta(&self, live: &Live, entry: &EntryId, part: &PartId, text: &str) -> EventFrame {
-        let (session, message, part) = (live.session.as_str(), entry.as_str(), part.as_str());
+    fn delta(&self, live: &Live, message: &EntryId, part: &PartId, text: &str) -> EventFrame {
+        let (session, message, part) = (live.session.as_str(), message.as_str(), part.as_str());
         let delta = Delta { session, message, part, field: "text", delta: text };
         EventFrame::new(&live.directory, &live.project, payload(&self.mint, "message.part.delta", &delta))
     }

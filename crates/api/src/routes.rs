@@ -8,6 +8,7 @@
 //! - `inbox`: prompts that wait
 //! - `request`: what a model was sent
 //! - `requests`: permission requests and questions
+//! - `compaction`: summing a conversation up
 //! - `events`: the two event streams
 //! - `settings`: configuration, providers, agents
 //! - `places`: paths, projects, version control
@@ -22,6 +23,7 @@ use crate::App;
 use crate::error::Error;
 use crate::operation::Operation;
 
+mod compaction;
 mod events;
 mod inbox;
 mod mcp;
@@ -45,6 +47,7 @@ pub(crate) fn table() -> Vec<Operation> {
         messages::operations(),
         prompts::operations(),
         inbox::operations(),
+        compaction::operations(),
         request::operations(),
         requests::operations(),
         events::operations(),

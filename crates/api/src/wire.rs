@@ -10,6 +10,7 @@
 //! - `event_shape`: what the event streams tell
 //! - `event`: events of the moment, and the envelope of all events
 //! - `prompt`: prompts
+//! - `compaction`: summaries on request
 //! - `inbox`: prompts that wait
 //! - `sent_request`: what a model was sent
 //! - `request`: permission requests, questions and their answers
@@ -20,6 +21,7 @@
 //! - `secret`: what is never shown
 
 pub(crate) mod agent;
+pub(crate) mod compaction;
 pub(crate) mod event;
 pub(crate) mod event_shape;
 pub(crate) mod inbox;

@@ -184,6 +184,9 @@ pub(crate) fn plan_file(session: &Session, location: &Location, data: &Path) -> 
 /// The agent that makes plans.
 pub(crate) const PLANNING: &str = "plan";
 
+/// The agent that sums up conversations.
+pub(crate) const SUMMARISING: &str = "compaction";
+
 /// What the planning agent is told about the file of its plan.
 pub(crate) fn plan_note(file: &Path) -> String {
     format!("The file of the plan, the only one that you may change: {}", file.display())

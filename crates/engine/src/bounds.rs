@@ -3,6 +3,7 @@
 //! Depth is the store's business, which sees everything that is written; what is here has to be right for people who read
 //! lists and for programs that load them whole.
 
+use everturn_model::compaction::{INSTRUCTIONS_LIMIT, PIN_LIMIT, PIN_SIZE_LIMIT, Pins};
 use everturn_model::event::SessionChange;
 use everturn_model::json::{self, DEPTH_LIMIT};
 use everturn_model::part::PartKind;
@@ -31,11 +32,23 @@ pub(crate) fn check_changes(changes: &[SessionChange]) -> Result<(), Error> {
         SessionChange::Permission { rules } => rules.as_deref().map_or(Ok(()), check_rules),
         SessionChange::PermissionAdded { rules } => check_rules(rules),
         SessionChange::Metadata { metadata: Some(metadata) } => check_map("metadata", metadata),
+        SessionChange::Pinned { pins } => check_pins(pins),
         SessionChange::Metadata { metadata: None }
         | SessionChange::Archived { .. }
         | SessionChange::Parked
         | SessionChange::Share { .. } => Ok(()),
     })
+}
+
+/// Checks what a session has pinned.
+fn check_pins(pins: &Pins) -> Result<(), Error> {
+    check_count("pinned facts", pins.facts.len(), PIN_LIMIT)?;
+    pins.goal.iter().chain(&pins.facts).try_for_each(|pin| check_text("pin", pin, PIN_SIZE_LIMIT))
+}
+
+/// Checks what a person asks of a compaction.
+pub(crate) fn check_instructions(instructions: &str) -> Result<(), Error> {
+    check_text("instructions", instructions, INSTRUCTIONS_LIMIT)
 }
 
 /// Checks the name of a session.

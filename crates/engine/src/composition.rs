@@ -12,6 +12,7 @@ use everturn_tools::process::Launcher;
 use crate::attachments::Attachments;
 use crate::bus::Bus;
 use crate::calls::ToolCalls;
+use crate::compaction::Compactions;
 use crate::configurations::Configurations;
 use crate::confinement::Confinement;
 use crate::delegation::{Delegation, DelegationServices};
@@ -57,6 +58,7 @@ pub(crate) struct EngineServices {
     pub(crate) tools: Registry,
     pub(crate) sessions: Sessions,
     pub(crate) inbox: PromptInbox,
+    pub(crate) compactions: Compactions,
     pub(crate) drains: Drains,
     pub(crate) requests: Requests,
     pub(crate) projects: Projects,
@@ -202,6 +204,7 @@ impl EngineServices {
             trash: Trash::new(store.clone(), journal.clone(), drains.clone(), outputs.clone()),
             spending: Spending::new(store.clone(), projects.clone(), journal.mint().clone()),
             sent: SentRequests::new(store.clone(), configurations.clone(), models.clone(), tools.clone()),
+            compactions: Compactions::new(inbox.clone(), sessions.clone()),
             recovery: Recovery::new(store, projects.clone(), drains.clone()),
             lifecycle,
             journal,

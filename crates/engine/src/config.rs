@@ -8,6 +8,7 @@
 //! - `agent_definition`: what is configured of an agent
 //! - `budget`: what may be used up before a person is asked
 //! - `caution`: what is asked for where something may have been forbidden
+//! - `compaction_settings`: when a conversation is summed up
 //! - `discovery`: from a folder to its configuration
 //! - `doubled_key`: keys that are there twice
 //! - `held_item`: what a project asks for, as a person is shown it
@@ -31,6 +32,7 @@
 mod agent_definition;
 mod budget;
 mod caution;
+mod compaction_settings;
 mod discovery;
 mod doubled_key;
 mod held_item;
@@ -70,6 +72,7 @@ use serde_json::Value;
 use agent_definition::fold_modes;
 pub use agent_definition::{AgentDefinition, AgentRole};
 pub use budget::{Budget, Budgets};
+pub use compaction_settings::CompactionSettings;
 pub(crate) use discovery::{FoundConfig, find};
 pub use held_item::{HeldContent, HeldItem};
 pub use problem::ConfigProblem;
@@ -110,6 +113,8 @@ pub struct Config {
     pub tool_output: OutputLimits,
     /// What may be used up before a person is asked.
     pub budgets: Budgets,
+    /// When a conversation is summed up, and what of it is kept.
+    pub compaction: CompactionSettings,
     /// How long a turn may take.
     pub limits: TurnLimits,
     /// How far programs are confined.
@@ -195,6 +200,7 @@ impl Config {
             snapshot: raw.get("snapshot").and_then(Value::as_bool).unwrap_or(true),
             tool_output: raw.get("tool_output").map(limits).unwrap_or_default(),
             budgets: Budgets::read(raw.get("budget")).0,
+            compaction: raw.get("compaction").map(|it| CompactionSettings::read(it).0).unwrap_or_default(),
             limits: raw.get("limits").map(|limits| TurnLimits::read(limits).0).unwrap_or_default(),
             sandbox: SandboxChoice::default(),
             mcp: raw.get("mcp").map(mcp::ConfiguredServers::read).unwrap_or_default(),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use everturn_store::{Observer, Store};
 
 use crate::bus::Bus;
+use crate::compaction::Compactions;
 use crate::composition::{EngineServices, FeedServices};
 use crate::configurations::Configurations;
 use crate::drains::Drains;
@@ -131,6 +132,12 @@ impl Engine {
     #[must_use]
     pub fn inbox(&self) -> &PromptInbox {
         &self.0.inbox
+    }
+
+    /// Summaries in place of what no longer fits.
+    #[must_use]
+    pub fn compactions(&self) -> &Compactions {
+        &self.0.compactions
     }
 
     /// The sessions at work.

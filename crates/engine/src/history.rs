@@ -13,6 +13,7 @@ use everturn_model::tree::Node;
 use everturn_model::{FaultKind, Map, Part};
 use serde_json::Value;
 
+use crate::compaction::question;
 use crate::data_url;
 
 /// What stands for an output that was cleared from the model's view.
@@ -26,14 +27,10 @@ pub(crate) fn messages(path: &[&Node], accepted: AcceptedContent) -> Vec<Message
     let (cut, indices) = path::visible(path);
     let results = path::results(path);
     let mut messages = Vec::new();
-    if let Some(Body::Compaction(Compaction { summary: Some(summary), recent, .. })) =
+    if let Some(Body::Compaction(Compaction { summary: Some(summary), recent, carried, .. })) =
         cut.and_then(|cut| path.get(cut)).map(|node| &node.entry.body)
     {
-        let mut text = format!("Summary of the conversation so far:\n\n{summary}");
-        if let Some(recent) = recent {
-            text.push_str(&format!("\n\nThe most recent exchanges, word for word:\n\n{recent}"));
-        }
-        messages.push(user_text(text));
+        messages.extend(question::told(summary, recent.as_deref(), carried.as_deref()));
     }
     // What the model was told has changed is in the baseline of the next epoch. Where a compaction has ended an epoch and
     // no other could begin yet, it still counts.

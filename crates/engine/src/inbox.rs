@@ -251,7 +251,7 @@ impl PromptInbox {
     }
 
     /// Puts a prompt into the log. On a staged revert it commits that first: both in one transaction, as the owner.
-    async fn record(&self, id: &SessionId, item: &InboxItem) -> Result<(), Error> {
+    pub(crate) async fn record(&self, id: &SessionId, item: &InboxItem) -> Result<(), Error> {
         let admitted = Event::PromptAdmitted { item: Box::new(item.clone()) };
         match self.journal.append_admission(id, admitted.clone()).await {
             Err(Error::Store(everturn_store::Error::Staged(_))) => {}

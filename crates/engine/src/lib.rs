@@ -45,6 +45,7 @@
 //! - `steps`: how many steps an agent takes for one prompt
 //! - `structured`: answers in a shape that the prompt asks for
 //! - `history`: from the path to what a provider is given
+//! - [`compaction`]: summaries in place of what no longer fits
 //! - `provider_call`: one call to a provider
 //! - `calls`: the tool calls of a turn
 //! - `guards`: what ends work that would go on for ever or cost too much
@@ -71,6 +72,7 @@ mod background;
 mod bounds;
 pub mod bus;
 mod calls;
+pub mod compaction;
 mod composition;
 pub mod config;
 pub mod configurations;

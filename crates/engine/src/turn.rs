@@ -6,6 +6,7 @@
 
 mod accounting;
 mod close;
+mod compact;
 mod cut;
 mod cut_turn;
 mod edits;
@@ -21,7 +22,9 @@ mod remains;
 mod request;
 mod results;
 mod retry;
+mod room;
 mod stream;
+mod summary;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -59,6 +62,7 @@ use crate::work_span::{WorkOutcome, WorkSpan};
 use crate::worker::NextWork;
 use crate::{Config, Error, steps, structured};
 pub(crate) use accounting::AnswerMeter;
+pub(crate) use accounting::size as request_size;
 pub(crate) use files::diffs;
 use frame::RequestPlan;
 pub(crate) use leftovers::ClosedLeftovers;
@@ -157,7 +161,10 @@ impl ProviderTurns {
         }
         let mut span = WorkSpan::turn(&tree.session.id);
         let mut turn = Turn::new(&self.services, lease, cancel, tree, work);
-        let end = turn.run().instrument(span.span()).await;
+        let end = match turn.work.compaction.clone() {
+            Some(wanted) => turn.compact_as_wanted(&wanted).instrument(span.span()).await,
+            None => turn.run().instrument(span.span()).await,
+        };
         span.end(TurnEnd::outcome(&end, cancel));
         Ok((end?, turn.tree, turn.work.model))
     }
@@ -310,7 +317,7 @@ impl<'r> Turn<'r> {
                 }
             }
         };
-        let (offer, frame, request, shaped, last) = {
+        let (offer, frame, request, shaped, last, full) = {
             let mut path = opening.path(&self.tree);
             path.retain(|node| Some(&node.entry.id) != waiting.as_ref());
             let last = steps::is_last(&path, agent.steps);
@@ -321,8 +328,20 @@ impl<'r> Turn<'r> {
             let request = frame::request(&frame, &self.session().id, &path, chosen.setting().options);
             // None can be called, whatever the model tries.
             let offer = if last && !shaped { ToolOffer::default() } else { offer };
-            (offer, frame, chosen.provider.prepare(request), shaped, last)
+            let request = chosen.provider.prepare(request);
+            let full = waiting.is_none() && self.needs_room(&path, request.request(), &config, &chosen);
+            (offer, frame, request, shaped, last, full)
         };
+        if full {
+            let begun = std::mem::replace(&mut opening, TurnOpening::at(&self.tree, services.journal.mint()));
+            if !self.begin(begun).await? {
+                return Ok(TurnEnd::Stale);
+            }
+            if let Some(end) = self.make_room_before().await? {
+                return Ok(end);
+            }
+            opening = TurnOpening::at(&self.tree, services.journal.mint());
+        }
 
         let assistant = match waiting {
             Some(assistant) => assistant,

@@ -278,7 +278,7 @@ impl Worker {
             work.model = model;
             self.drains.begin(&session.id, tree.session.interrupts);
             // A stop that no process was there to hear is heard now.
-            if tree.session.stopping && work.promote.is_empty() {
+            if tree.session.stopping && work.promote.is_empty() && !work.asks_for_compaction() {
                 cancel.cancel();
             }
             if cancel.is_cancelled() && !tree.session.open {
@@ -287,6 +287,8 @@ impl Worker {
             if cancel.is_cancelled() {
                 // What came since is for the next drain.
                 work.promote.clear();
+                work.compaction =
+                    work.compaction.filter(|wanted| matches!(wanted, WantedCompaction::Begun(_)));
             }
             let (end, after, answering) = self.turns.run(tree, work, lease, cancel).await?;
             model = answering;
@@ -343,28 +345,58 @@ impl Worker {
 pub(crate) struct NextWork {
     /// The prompts to promote, in this order.
     pub(crate) promote: Vec<EntryId>,
+    /// The compaction that comes first.
+    pub(crate) compaction: Option<WantedCompaction>,
     /// The model of the turn before, where this process ran it.
     pub(crate) model: Option<ModelRef>,
 }
 
+impl NextWork {
+    /// Whether a person asked for a compaction.
+    pub(crate) fn asks_for_compaction(&self) -> bool {
+        matches!(self.compaction, Some(WantedCompaction::Asked(_)))
+    }
+}
+
+/// A compaction that is to be made before anything else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum WantedCompaction {
+    /// A person asked for it, by this message.
+    Asked(EntryId),
+    /// This one was begun, and its process ended.
+    Begun(EntryId),
+}
+
 /// Steers are promoted at once, all of them; a queued prompt only when nothing else is left, one at a time. What a stop
-/// holds is promoted by neither.
+/// holds is promoted by neither. A compaction that was asked for is a steer among others: what was said before it is
+/// promoted before it, and what comes after it afterwards.
 pub(crate) fn next_work(tree: &Tree) -> Option<NextWork> {
     // A staged revert is waiting for the person; a parked session for a prompt. Nobody goes on with what is in the trash.
     if tree.session.parked || tree.session.revert.is_some() || tree.session.time.trashed.is_some() {
         return None;
     }
-    let of = |delivery| {
-        tree.inbox.iter().filter(move |item| item.delivery == delivery).map(|item| item.id.clone())
-    };
-    let mut promote = Vec::new();
+    let begun = tree.session.open_compaction.as_ref();
+    if let Some(begun) = begun {
+        let compaction = Some(WantedCompaction::Begun(begun.entry.clone()));
+        return Some(NextWork { promote: Vec::new(), compaction, model: None });
+    }
+    let of = |delivery| tree.inbox.iter().filter(move |item| item.delivery == delivery);
+    let (mut promote, mut compaction) = (Vec::new(), None);
     if !tree.session.held {
-        promote.extend(of(Delivery::Steer));
-        if promote.is_empty() && !tree.session.open {
-            promote.extend(of(Delivery::Queue).next());
+        let mut first = of(Delivery::Steer).peekable();
+        compaction = first.next_if(|item| item.is_compaction());
+        if compaction.is_none() {
+            promote.extend(first.take_while(|item| !item.is_compaction()).map(|item| item.id.clone()));
+        }
+        if promote.is_empty() && compaction.is_none() && !tree.session.open {
+            let next = of(Delivery::Queue).next();
+            compaction = next.filter(|item| item.is_compaction());
+            promote.extend(next.filter(|item| !item.is_compaction()).map(|item| item.id.clone()));
         }
     }
-    (tree.session.open || !promote.is_empty()).then_some(NextWork { promote, model: None })
+    let compaction = compaction.map(|item| WantedCompaction::Asked(item.id.clone()));
+    let is_work = tree.session.open || compaction.is_some() || !promote.is_empty();
+    is_work.then_some(NextWork { promote, compaction, model: None })
 }
 
 #[cfg(test)]

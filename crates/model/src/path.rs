@@ -87,7 +87,8 @@ impl PathState {
             Body::ModelSwitch { model } => self.model = Some(model.clone()),
             Body::ThinkingSwitch { level } => self.thinking.clone_from(level),
             Body::Epoch { .. } => self.epoch = Some(entry.id.clone()),
-            Body::Compaction(compaction) if compaction.summary.is_some() => {
+            // One that was undone has ended nothing.
+            Body::Compaction(compaction) if compaction.summary.is_some() && !entry.hidden => {
                 self.compaction = Some(entry.id.clone());
                 self.epoch = None;
             }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::budget::BudgetGrant;
+use crate::compaction::{OpenCompaction, Pins};
 use crate::entry::{Body, Entry};
 use crate::fault::Fault;
 use crate::finish::FileChange;
@@ -290,6 +291,12 @@ pub struct Session {
     /// The newest compaction on the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compaction: Option<EntryId>,
+    /// A compaction that is being made. A restart makes it anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_compaction: Option<OpenCompaction>,
+    /// What every compaction keeps word for word.
+    #[serde(default, skip_serializing_if = "Pins::is_empty")]
+    pub pins: Pins,
     /// Tokens of the path.
     #[serde(default)]
     pub tokens: Tokens,
@@ -377,6 +384,8 @@ impl Session {
             frames: Vec::new(),
             epoch: None,
             compaction: None,
+            open_compaction: None,
+            pins: Pins::default(),
             tokens: Tokens::default(),
             cost: Money::ZERO,
             spent: Spent::default(),

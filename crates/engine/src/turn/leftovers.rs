@@ -71,11 +71,17 @@ impl ProviderTurns {
         lease: &Lease,
         cancel: &CancellationToken,
     ) -> Result<ClosedLeftovers, Error> {
-        let Some(assistant) = open_assistant(&tree) else { return Ok(ClosedLeftovers::Settled(tree)) };
+        let tree = match self.settle_compaction(tree, lease, cancel).await? {
+            ClosedLeftovers::Settled(tree) => tree,
+            closed => return Ok(closed),
+        };
+        let Some(assistant) = open_assistant(&tree).filter(|_| tree.session.open_compaction.is_none()) else {
+            return Ok(ClosedLeftovers::Settled(tree));
+        };
         let id = tree.session.id.clone();
         let stopped = tree.session.stopping || cancel.is_cancelled();
         let parks = !stopped && parking::is_due(&tree.session, self.services.journal.mint().now());
-        let work = NextWork { promote: Vec::new(), model: None };
+        let work = NextWork { promote: Vec::new(), compaction: None, model: None };
         let mut turn = Turn::new(&self.services, lease, cancel, tree, work);
         let parked = if parks { Some(turn.park().await?) } else { None };
         // One that was stopped runs nothing, and cannot fail by it.
@@ -330,7 +336,7 @@ fn remedies(
 }
 
 /// The newest assistant on the path, if its turn is not closed.
-fn open_assistant(tree: &Tree) -> Option<EntryId> {
+pub(super) fn open_assistant(tree: &Tree) -> Option<EntryId> {
     let path = path::to(tree, tree.session.leaf.as_ref());
     let newest = path.into_iter().rev().find(|node| matches!(node.entry.body, Body::Assistant(_)))?;
     let open = newest.entry.body.assistant().is_some_and(|assistant| assistant.completed.is_none());

@@ -16,6 +16,7 @@ mod bounds;
 mod budgets;
 mod by_name;
 mod calls;
+mod compaction;
 mod context;
 mod cost;
 mod crash_matrix;

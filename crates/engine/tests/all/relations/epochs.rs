@@ -1,8 +1,9 @@
 //! Context Epochs: how long a baseline lasts.
 
 use everturn_engine::Prompt;
+use everturn_engine::compaction::NewCompaction;
 use everturn_engine::context::Observed;
-use everturn_model::entry::{Body, Compaction, Entry};
+use everturn_model::entry::Body;
 use everturn_model::{Event, path};
 use everturn_store::{Authority, NewEvent};
 use everturn_testkit::within;
@@ -29,15 +30,12 @@ async fn record(bench: &Bench, events: Vec<Event>) {
     store.release(lease).await.unwrap();
 }
 
-/// Ends what the conversation was so far with a summary, as a compaction does.
+/// Ends what the conversation was so far with a summary.
 async fn compact(bench: &Bench) {
-    let session = bench.engine.sessions().get(&bench.session.id).await.unwrap();
-    let id = bench.engine.mint().entry(&session);
-    let body = Body::Compaction(Compaction::default());
-    let entry = Box::new(Entry::new(id.clone(), session.leaf.clone(), bench.engine.mint().now(), body));
-    let summary = "what was said".to_owned();
-    let ended = Event::CompactionEnded { entry: id, summary, first_kept: None, recent: None };
-    record(bench, vec![Event::CompactionStarted { entry, parts: Vec::new() }, ended]).await;
+    let instructions = Some("TELL:what was said".to_owned());
+    let new = NewCompaction { instructions, force: true, ..NewCompaction::default() };
+    bench.engine.compactions().request(&bench.session.id, new).await.unwrap();
+    bench.settled().await;
 }
 
 #[tokio::test]
