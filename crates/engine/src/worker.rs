@@ -2,13 +2,12 @@
 //! left to do.
 
 mod failure;
+mod next;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_model::inbox::Delivery;
-use everturn_model::session::ModelRef;
-use everturn_model::{EntryId, Session, SessionId, Tree};
+use everturn_model::{Session, SessionId, Tree};
 use everturn_store::Lease;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +24,7 @@ use crate::requests::trust::TrustRequests;
 use crate::turn::{ClosedLeftovers, ProviderTurns, TurnEnd};
 use crate::work_span::WorkSpan;
 use failure::{DrainFailure, is_deleted};
+pub(crate) use next::{NextWork, WantedCompaction, next_work};
 
 /// How often failed work is tried again before it waits for the next prompt or start.
 const MOST_FAILURES: u32 = 10;
@@ -338,65 +338,6 @@ impl Worker {
         self.journal.append_leaving(lease, vec![event]).await?;
         Ok(LeaseEnd::GivenBack)
     }
-}
-
-/// What a session has to do next.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NextWork {
-    /// The prompts to promote, in this order.
-    pub(crate) promote: Vec<EntryId>,
-    /// The compaction that comes first.
-    pub(crate) compaction: Option<WantedCompaction>,
-    /// The model of the turn before, where this process ran it.
-    pub(crate) model: Option<ModelRef>,
-}
-
-impl NextWork {
-    /// Whether a person asked for a compaction.
-    pub(crate) fn asks_for_compaction(&self) -> bool {
-        matches!(self.compaction, Some(WantedCompaction::Asked(_)))
-    }
-}
-
-/// A compaction that is to be made before anything else.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum WantedCompaction {
-    /// A person asked for it, by this message.
-    Asked(EntryId),
-    /// This one was begun, and its process ended.
-    Begun(EntryId),
-}
-
-/// Steers are promoted at once, all of them; a queued prompt only when nothing else is left, one at a time. What a stop
-/// holds is promoted by neither. A compaction that was asked for is a steer among others: what was said before it is
-/// promoted before it, and what comes after it afterwards.
-pub(crate) fn next_work(tree: &Tree) -> Option<NextWork> {
-    // A staged revert is waiting for the person; a parked session for a prompt. Nobody goes on with what is in the trash.
-    if tree.session.parked || tree.session.revert.is_some() || tree.session.time.trashed.is_some() {
-        return None;
-    }
-    let begun = tree.session.open_compaction.as_ref();
-    if let Some(begun) = begun {
-        let compaction = Some(WantedCompaction::Begun(begun.entry.clone()));
-        return Some(NextWork { promote: Vec::new(), compaction, model: None });
-    }
-    let of = |delivery| tree.inbox.iter().filter(move |item| item.delivery == delivery);
-    let (mut promote, mut compaction) = (Vec::new(), None);
-    if !tree.session.held {
-        let mut first = of(Delivery::Steer).peekable();
-        compaction = first.next_if(|item| item.is_compaction());
-        if compaction.is_none() {
-            promote.extend(first.take_while(|item| !item.is_compaction()).map(|item| item.id.clone()));
-        }
-        if promote.is_empty() && compaction.is_none() && !tree.session.open {
-            let next = of(Delivery::Queue).next();
-            compaction = next.filter(|item| item.is_compaction());
-            promote.extend(next.filter(|item| !item.is_compaction()).map(|item| item.id.clone()));
-        }
-    }
-    let compaction = compaction.map(|item| WantedCompaction::Asked(item.id.clone()));
-    let is_work = tree.session.open || compaction.is_some() || !promote.is_empty();
-    is_work.then_some(NextWork { promote, compaction, model: None })
 }
 
 #[cfg(test)]

@@ -48,16 +48,35 @@ impl PathCut {
     }
 }
 
-/// Where a path is cut by the settings, where so many tokens are usable. If somebody asks for it and all of it would be kept,
-/// all of it is summed up.
-pub(crate) fn of(path: &[&Node], settings: &CompactionSettings, usable: Option<u64>, asked: bool) -> PathCut {
+/// What makes a cut necessary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CutOccasion {
+    /// The next request would be too large.
+    Estimate,
+    /// The provider found a request too large, whatever its size was taken for.
+    Overflow,
+    /// Somebody asks for it: if all of it would be kept, all of it is summed up.
+    Asked,
+}
+
+/// Where a path is cut by the settings, where so many tokens are usable.
+pub(crate) fn of(
+    path: &[&Node],
+    settings: &CompactionSettings,
+    usable: Option<u64>,
+    occasion: CutOccasion,
+) -> PathCut {
+    let tokens = settings.kept_tokens(usable);
+    let seen = visible(path);
+    let all = || seen.iter().filter_map(|at| path.get(*at)).map(|node| size::of_node(node)).sum::<u64>();
     let bounds = KeptBounds {
-        tokens: settings.kept_tokens(usable),
+        tokens: if occasion == CutOccasion::Overflow { tokens.min(all() / 4) } else { tokens },
         most: usable.map(|usable| usable / 2),
         messages: settings.kept_messages(),
         turns: settings.tail_turns,
     };
     let cut = choose(path, &bounds);
+    let asked = occasion == CutOccasion::Asked;
     if asked && cut.is_empty(path) { PathCut::whole(path) } else { cut }
 }
 
@@ -118,13 +137,16 @@ enum Place {
     Inside,
 }
 
-/// Walks back until enough is kept, and from there on to the first valid place.
+/// Walks back until enough is kept, and from there on to the first valid place; to the last one before, where there is none.
 fn first_kept(sizes: &[u64], valid: &[Place], enough: u64) -> usize {
     let mut sum = 0;
     for (place, size) in sizes.iter().enumerate().rev() {
         sum += size;
         if sum >= enough {
-            return next_valid(valid, place);
+            let next = next_valid(valid, place);
+            // The newest result alone may be enough. Without its call it could not be kept, and the model has just asked for it.
+            let before = || valid.iter().take(place).rposition(|place| *place == Place::Valid);
+            return if next < valid.len() { next } else { before().unwrap_or(next) };
         }
     }
     0

@@ -12,7 +12,8 @@ use everturn_model::tree::Node;
 use everturn_model::{EntryId, Event, Extra, Part, Session, SessionId, Tree, path};
 use everturn_store::Lease;
 
-use super::{CompactionRecord, cut, ledger, size};
+use super::cut::{self, CutOccasion};
+use super::{CompactionRecord, ledger, size};
 use crate::inbox::PromptInbox;
 use crate::sessions::Sessions;
 use crate::{Error, bounds, models};
@@ -98,7 +99,7 @@ impl Compactions {
         let model = self.inbox.models.of(&config).choose(model, folder).ok();
         let limits = model.map(|model| model.model.limits).unwrap_or_default();
         let settings = &config.compaction;
-        if cut::of(&path, settings, settings.usable(&limits), false).is_empty(&path) {
+        if cut::of(&path, settings, settings.usable(&limits), CutOccasion::Estimate).is_empty(&path) {
             let tokens: u64 =
                 whole.summed.iter().filter_map(|at| path.get(*at)).map(|node| size::of_node(node)).sum();
             return Err(Error::Invalid(format!(

@@ -1,8 +1,7 @@
-//! When a conversation is summed up, and what of it is kept: `{"compaction": {"auto": true, "prune": false,
-//! "reserved": 16000, "preserve_recent_tokens": 8000, "tail_turns": 2, "max_tokens": 50000, "max_messages": 100,
+//! When a conversation is summed up, and what of it is kept: `{"compaction": {"auto": true, "reserved": 16000, "preserve_recent_tokens": 8000, "tail_turns": 2, "max_tokens": 50000, "max_messages": 100,
 //! "recent_messages": 20}}`.
 //!
-//! The first five are OpenCode's keys. What is left out follows from the model; what is of the wrong kind is named and
+//! The first four are OpenCode's keys; its fifth, `prune`, has no effect yet. What is left out follows from the model; what is of the wrong kind is named and
 //! keeps its default.
 
 use everturn_llm::catalogue::TokenLimits;
@@ -23,16 +22,11 @@ const KEPT: (u64, u64) = (2_000, 15_000);
 const NUMBERS: [&str; 6] =
     ["reserved", "preserve_recent_tokens", "tail_turns", "max_tokens", "max_messages", "recent_messages"];
 
-/// The keys of the switches.
-const SWITCHES: [&str; 2] = ["auto", "prune"];
-
 /// When a conversation is summed up, and what of it is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompactionSettings {
     /// Whether it is summed up without being asked.
     pub auto: bool,
-    /// Whether old output of tools is cleared when a session comes to rest.
-    pub prune: bool,
     /// How many tokens of the window are kept free.
     pub reserved: Option<u64>,
     /// How many tokens of the newest conversation are kept word for word.
@@ -51,7 +45,6 @@ impl Default for CompactionSettings {
     fn default() -> Self {
         Self {
             auto: true,
-            prune: false,
             reserved: None,
             preserve_recent_tokens: None,
             tail_turns: None,
@@ -74,12 +67,10 @@ impl CompactionSettings {
             let what = format!("`compaction.{key}` is {kind}, not {}", shown(&value.to_string()));
             wrong.push((Some(key), what));
         };
-        for (key, switch) in SWITCHES.into_iter().zip([&mut settings.auto, &mut settings.prune]) {
-            match fields.get(key) {
-                None => {}
-                Some(Value::Bool(set)) => *switch = *set,
-                Some(other) => note(key, "true or false", other),
-            }
+        match fields.get("auto") {
+            None => {}
+            Some(Value::Bool(auto)) => settings.auto = *auto,
+            Some(other) => note("auto", "true or false", other),
         }
         let numbers = [
             &mut settings.reserved,
@@ -140,7 +131,7 @@ mod tests {
     #[test]
     fn what_is_of_the_wrong_kind_keeps_its_default() {
         let (read, wrong) = CompactionSettings::read(&json!({
-            "auto": false, "prune": "yes", "reserved": -1, "preserve_recent_tokens": 0, "max_tokens": 0,
+            "auto": false, "reserved": -1, "preserve_recent_tokens": 0, "max_tokens": 0,
             "max_messages": 100, "recent_messages": 20, "tail_turns": 2
         }));
         let expected = CompactionSettings {
@@ -153,7 +144,9 @@ mod tests {
         };
         assert_eq!(read, expected);
         let keys: Vec<_> = wrong.iter().filter_map(|(key, _)| *key).collect();
-        assert_eq!(keys, ["prune", "reserved", "max_tokens"]);
+        assert_eq!(keys, ["reserved", "max_tokens"]);
+        let (read, wrong) = CompactionSettings::read(&json!({"auto": "yes"}));
+        assert!(read.auto && wrong.len() == 1);
         assert_eq!(
             CompactionSettings::read(&json!(5)),
             (

@@ -12,7 +12,7 @@ use everturn_model::finish::Trigger;
 use everturn_model::part::PartKind;
 use everturn_model::session::ModelRef;
 use everturn_model::tree::Node;
-use everturn_model::{EntryId, Event, Fault, Part, path};
+use everturn_model::{EntryId, Event, Fault, Part, Tokens, bill, path};
 use everturn_tools::snapshot::TreeId;
 
 use super::fault::aborted;
@@ -20,7 +20,7 @@ use super::summary::{SummaryEnd, SummaryTask};
 use super::{Turn, TurnEnd, files};
 use crate::agents::{Agent, SUMMARISING};
 use crate::bus::Signal;
-use crate::compaction::cut;
+use crate::compaction::cut::{self, CutOccasion};
 use crate::compaction::{files as touched_files, question, size, transcript};
 use crate::models::UsableModel;
 use crate::projects::Location;
@@ -54,7 +54,7 @@ struct CompactionSetup {
 impl Turn<'_> {
     /// Makes the compaction that a person asked for, or one that a crash cut off.
     pub(super) async fn compact_as_wanted(&mut self, wanted: &WantedCompaction) -> Result<TurnEnd, Error> {
-        let end = self.compact(Trigger::Manual, Some(wanted)).await?;
+        let end = self.compact(CutOccasion::Asked, Some(wanted)).await?;
         let goes_on = self.session().open;
         Ok(match end {
             CompactionEnd::Closing => TurnEnd::Closing,
@@ -71,7 +71,7 @@ impl Turn<'_> {
     /// Sums the conversation up: the beginning of it, or all of it where a person wants it and it is short.
     pub(super) async fn compact(
         &mut self,
-        reason: Trigger,
+        occasion: CutOccasion,
         wanted: Option<&WantedCompaction>,
     ) -> Result<CompactionEnd, Error> {
         let location = self.services.projects.location(Some(&self.session().directory)).await?;
@@ -88,9 +88,9 @@ impl Turn<'_> {
             (Some(item), _) => (Trigger::Manual, item.user.clone()),
             (None, Some(Body::Compaction(compaction))) => {
                 let user = compaction.pair.as_ref().map(|pair| pair.user.clone());
-                (compaction.reason.clone().unwrap_or(reason), user.unwrap_or_default())
+                (compaction.reason.clone().unwrap_or(Trigger::Auto), user.unwrap_or_default())
             }
-            _ => (reason, User { agent: self.session().agent.clone(), ..User::default() }),
+            _ => (Trigger::Auto, User { agent: self.session().agent.clone(), ..User::default() }),
         };
         let agent = config.agents().named(SUMMARISING);
         let selected = user.model.clone().or_else(|| self.selected_model());
@@ -102,7 +102,7 @@ impl Turn<'_> {
         let limits =
             main.as_ref().or(chosen.as_ref().ok()).map(|model| model.model.limits).unwrap_or_default();
         let usable = config.compaction.usable(&limits);
-        let cut = cut::of(&path, &config.compaction, usable, reason == Trigger::Manual);
+        let cut = cut::of(&path, &config.compaction, usable, occasion);
         if wanted.is_none() && cut.is_empty(&path) {
             return Ok(CompactionEnd::Nothing);
         }
@@ -120,7 +120,12 @@ impl Turn<'_> {
         let (splits, focus) = (cut.splits, user.system.clone());
         let entry = match (&begun, &item) {
             (Some(node), _) => {
-                let events = leftover_parts(node);
+                let mut events = leftover_parts(node);
+                if let (Ok(chosen), false) = (&chosen, events.is_empty()) {
+                    // It was asked by the process that has ended, which had no time to say what that used.
+                    let input = pieces.iter().map(|piece| size::of_text(piece)).sum();
+                    events.push(billed(node, input, chosen));
+                }
                 if !events.is_empty() {
                     self.commit(events).await?;
                 }
@@ -281,6 +286,23 @@ fn earlier_summary(path: &[&Node]) -> (Option<String>, Option<CarriedContext>) {
             (summary, carried.as_deref().cloned())
         }
         _ => (None, None),
+    }
+}
+
+/// What an earlier process has used for a summary that it did not finish, by an estimate.
+fn billed(node: &Node, input: u64, chosen: &UsableModel) -> Event {
+    let shown = node.parts.iter().filter(|part| part.second && !part.hidden);
+    let output = shown.map(|part| match &part.kind {
+        PartKind::Text { text, .. } | PartKind::Reasoning { text, .. } => size::of_text(text),
+        _ => 0,
+    });
+    let tokens = Tokens { input, output: output.sum(), ..Tokens::default() };
+    Event::UsageRecorded {
+        source: bill::COMPACTION.to_owned(),
+        tokens,
+        cost: chosen.pricing().cost(&tokens),
+        model: Some(chosen.reference.clone()),
+        failed: true,
     }
 }
 

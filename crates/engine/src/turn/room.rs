@@ -2,7 +2,6 @@
 
 use everturn_llm::ModelRequest;
 use everturn_model::event::{Amendment, StepRemains};
-use everturn_model::finish::Trigger;
 use everturn_model::tree::Node;
 use everturn_model::{Event, Fault, path};
 use everturn_tools::snapshot::TreeId;
@@ -10,6 +9,7 @@ use everturn_tools::snapshot::TreeId;
 use super::compact::CompactionEnd;
 use super::intake::StreamIntake;
 use super::{Turn, TurnEnd, TurnSetup};
+use crate::compaction::cut::CutOccasion;
 use crate::compaction::occasion;
 use crate::models::UsableModel;
 use crate::{Config, Error};
@@ -29,7 +29,7 @@ impl Turn<'_> {
 
     /// Sums the conversation up before a request; none when that changed nothing and the request is made as it is.
     pub(super) async fn make_room_before(&mut self) -> Result<Option<TurnEnd>, Error> {
-        Ok(match self.compact(Trigger::Auto, None).await? {
+        Ok(match self.compact(CutOccasion::Estimate, None).await? {
             // The next turn begins with a fresh baseline, and promotes nothing: that is done. One that was stopped closes
             // as any other.
             CompactionEnd::Done | CompactionEnd::Stopped => Some(TurnEnd::Continue),
@@ -59,7 +59,7 @@ impl Turn<'_> {
         if !may_be_tried {
             return self.fail(setup, intake, None, fault, start).await;
         }
-        match self.compact(Trigger::Auto, None).await? {
+        match self.compact(CutOccasion::Overflow, None).await? {
             CompactionEnd::Done => {}
             CompactionEnd::Closing => return Ok(TurnEnd::Closing),
             CompactionEnd::Stopped => {

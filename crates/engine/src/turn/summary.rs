@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use everturn_llm::retry::RetryPolicy;
-use everturn_llm::{Content, Error as Failure, FinishReason, Message, ModelRequest, StreamEvent as Delta};
+use everturn_llm::{Content, Error as Failure, Message, ModelRequest, StreamEvent as Delta};
 use everturn_model::event::StepRemains;
 use everturn_model::part::PartKind;
-use everturn_model::{EntryId, Event, Fault, FaultKind, Finish, Part, bill};
+use everturn_model::{EntryId, Event, Fault, FaultKind, Finish, Part, Tokens, bill};
 use everturn_tools::snapshot::TreeId;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::Turn;
-use super::accounting::{AnswerMeter, UsedTokens};
+use super::accounting::{AnswerMeter, UsedTokens, tokens};
 use super::fault::{fault_of, too_long};
 use super::intake::StreamIntake;
 use super::stream::SAVE_EVERY;
@@ -210,6 +210,7 @@ impl Turn<'_> {
         let mut stream = ProviderCall::new(&self.session().id, chosen, &request).holding(place);
         let lifecycle = self.services.lifecycle.clone();
         let (mut meter, mut text, mut finish) = (AnswerMeter::default(), String::new(), None);
+        let mut said = Tokens::default();
         let mut heard = Instant::now();
         let mut save_at = None;
         let end = loop {
@@ -259,7 +260,10 @@ impl Turn<'_> {
                     }
                 }
                 Delta::ReasoningDelta { .. } => heard = Instant::now(),
-                Delta::StepFinish { reason, .. } => finish = Some(finish_of(*reason)),
+                Delta::StepFinish { reason, usage, .. } => {
+                    finish = Some(super::intake::reason_of(*reason));
+                    said = tokens(usage);
+                }
                 Delta::Start if intake.is_shown() => {
                     if let Some(before) = before.take() {
                         let snapshot = before.await.ok().flatten();
@@ -282,7 +286,11 @@ impl Turn<'_> {
                 intake.take(self, delta).await?;
             }
         };
-        Ok((end, meter.used(request.request())))
+        let used = match said.sum() {
+            0 => meter.used(request.request()),
+            _ => UsedTokens { tokens: said, estimated: false },
+        };
+        Ok((end, used))
     }
 
     /// Has the files before the summary recorded, as with any step: clients find them there.
@@ -377,8 +385,4 @@ fn wrong(text: &str, finish: &Finish, longest: u64) -> Option<Fault> {
 
 fn wrong_length() -> Fault {
     Fault::new(FaultKind::OutputLength, "The summary is longer than a summary may be.")
-}
-
-fn finish_of(reason: FinishReason) -> Finish {
-    super::intake::reason_of(reason)
 }

@@ -32,9 +32,6 @@ const NOT_WRITTEN: &[(&str, &str)] = &[
     ("labeled", "bookmarks come with imports alone"),
     ("shell.started", "commands of a person come with imports alone"),
     ("shell.ended", "commands of a person come with imports alone"),
-    ("compaction.started", "compactions come with imports alone"),
-    ("compaction.ended", "compactions come with imports alone"),
-    ("compaction.failed", "compactions come with imports alone"),
 ];
 
 /// How many processes are killed at once.

@@ -71,8 +71,11 @@ fn enough_of_the_end_is_kept() {
 
 #[test]
 fn a_call_and_its_result_stay_together() {
-    // The result alone would be enough; what follows it is the next place.
-    assert_eq!(cut("ucrcrcr", 100, keep(50)), "ucrcrcr|");
+    // The result alone would be enough, and is kept with its call.
+    assert_eq!(cut("ucrcrcr", 100, keep(50)), "ucrcr/cr");
+    let most = KeptBounds { most: Some(150), ..keep(50) };
+    assert_eq!(cut("ucrcrcr", 100, most), "ucrcrcr|", "together they are too large");
+    assert_eq!(cut("ucrcrcru", 100, keep(150)), "ucrcrcr|u");
     assert_eq!(cut("ucrcrcr", 100, keep(150)), "ucrcr/cr");
     assert_eq!(cut("ucrcrcr", 100, keep(202)), "ucrcr/cr");
     assert_eq!(cut("ucrua", 100, keep(150)), "ucr|ua");

@@ -1,9 +1,8 @@
 //! Compactions that nobody asks for.
 
 use everturn_engine::Prompt;
+use everturn_model::FaultKind;
 use everturn_model::finish::Trigger;
-use everturn_model::tool::Outcome;
-use everturn_model::{Body, FaultKind};
 use serde_json::json;
 
 use super::window;
@@ -42,12 +41,12 @@ async fn a_conversation_that_would_not_fit_is_summed_up_before_the_request() {
 #[tokio::test]
 async fn what_the_provider_counted_counts_too() {
     let bench = Bench::at(window(30_000, &json!({}))).await;
-    bench.say("TELL:short SAY:one USAGE:29500,0,10,0").await;
+    bench.say("TELL:short\nUSAGE:29500,0,10,0 SAY:one").await;
     bench.say("SAY:two").await;
     assert_eq!(bench.ledger().await.len(), 0, "there is nothing in it that could be left out");
     // With much to leave out there is.
-    let bench = Bench::at(window(30_000, &json!({"preserve_recent_tokens": 10}))).await;
-    bench.say("TELL:short SAY:one USAGE:29500,0,10,0").await;
+    let bench = Bench::at(window(30_000, &json!({"preserve_recent_tokens": 2}))).await;
+    bench.say("TELL:short\nUSAGE:29500,0,10,0 SAY:one").await;
     bench.say("SAY:two").await;
     assert_eq!(bench.ledger().await.len(), 1);
     assert_eq!(bench.said(), ["user: What did we do so far?", "assistant: short", "user: SAY:two"]);
@@ -56,7 +55,7 @@ async fn what_the_provider_counted_counts_too() {
 #[tokio::test]
 async fn the_work_goes_on_in_the_middle_of_a_turn() {
     let bench = Bench::at(window(30_000, &json!({"preserve_recent_tokens": 3_000}))).await;
-    bench.repo.write("long.txt", &words(9_000));
+    bench.repo.write("long.txt", &format!("{}\n", words(100)).repeat(90));
     let path = bench.repo.path().join("long.txt");
     let read = |number: usize| {
         let offset = json!({"filePath": path, "offset": number});
@@ -65,26 +64,40 @@ async fn the_work_goes_on_in_the_middle_of_a_turn() {
     let steps: Vec<String> = (1..6).map(read).collect();
     bench.say(&format!("TELL:half of it was read\n{}\nSAY:done", steps.join("\n"))).await;
     let ledger = bench.ledger().await;
-    assert!(!ledger.is_empty(), "nothing was summed up");
-    let nodes = bench.nodes().await;
-    let results = nodes.iter().filter(|node| {
-        matches!(&node.entry.body, Body::ToolResult { result } if result.outcome == Outcome::Completed)
-    });
-    // The model starts over where it no longer sees what it called, so it calls at least as often.
-    assert!(results.count() >= 5);
+    let [record] = ledger.as_slice() else { panic!("{ledger:?}") };
+    // What it asked for last is there with its result, and the beginning of the turn is in the summary.
+    assert_eq!((record.dropped.entries, record.kept.entries), (5, 2));
+    let said = bench.said();
+    let read = format!("<read-files>\n{}\n</read-files>", path.display());
+    let told = format!("assistant: half of it was read\n\n{read} (1 calls)");
+    assert_eq!(said[..2], ["user: What did we do so far?".to_owned(), told]);
+    assert!(said.len() == 3 && said[2].starts_with("tool: "), "{said:?}");
+    assert!(bench.asked()[0].contains("The conversation ends in the middle of the agent's work"));
     let transcript = bench.transcript().await;
-    assert!(transcript.iter().any(|line| line == "compaction"));
+    let kinds: Vec<&str> = transcript.iter().filter_map(|line| line.split([':', ' ']).next()).collect();
+    let expected = [
+        "user",
+        "assistant",
+        "result",
+        "assistant",
+        "result",
+        "assistant",
+        "result",
+        "compaction",
+        "assistant",
+    ];
+    assert_eq!(kinds, expected);
     let session = bench.engine.sessions().get(&bench.session.id).await.unwrap();
     assert!(!session.open && session.open_compaction.is_none());
+    assert!(record.carried.read.len() == 1 && record.summary.is_some());
 }
 
 #[tokio::test]
 async fn an_overlong_request_is_made_again_after_a_compaction() {
-    let bench = Bench::at(window(0, &json!({"preserve_recent_tokens": 10}))).await;
-    bench.say("SAY:one").await;
+    let bench = Bench::at(window(0, &json!({}))).await;
+    bench.say("TELL:one and two\nSAY:one").await;
     bench.say("SAY:two").await;
-    let overlong =
-        "TELL:one and two\nERR:400x1\nERRTEXT:This model's maximum context length is 10 tokens\nSAY:three";
+    let overlong = "ERR:400x1\nERRTEXT:This model's maximum context length is 10 tokens\nSAY:three";
     bench.say(overlong).await;
     assert_eq!(bench.said()[..2], ["user: What did we do so far?", "assistant: one and two"]);
     let transcript = bench.transcript().await;
@@ -99,9 +112,9 @@ async fn an_overlong_request_is_made_again_after_a_compaction() {
 
 #[tokio::test]
 async fn a_second_overlong_request_is_a_failure() {
-    let bench = Bench::at(window(0, &json!({"preserve_recent_tokens": 10}))).await;
-    bench.say("SAY:one").await;
-    let overlong = "TELL:one\nERR:400\nERRTEXT:This model's maximum context length is 10 tokens";
+    let bench = Bench::at(window(0, &json!({}))).await;
+    bench.say("TELL:one\nSAY:one").await;
+    let overlong = "ERR:400\nERRTEXT:This model's maximum context length is 10 tokens";
     bench.say(overlong).await;
     assert_eq!(bench.ledger().await.len(), 1);
     let last = bench.nodes().await.pop().unwrap();
@@ -125,8 +138,9 @@ async fn many_messages_are_summed_up_where_they_are_limited() {
     let limits = json!({"max_messages": 10, "recent_messages": 4});
     let bench = Bench::at(window(200_000, &limits)).await;
     for number in 0..12 {
-        bench.say(&format!("TELL:so far SAY:answer {number}")).await;
-        assert!(bench.said().len() <= 10, "{:?}", bench.said());
+        bench.say(&format!("TELL:so far\nSAY:answer {number}")).await;
+        // With the question and its answer.
+        assert!(bench.said().len() <= 12, "{:?}", bench.said());
     }
     let ledger = bench.ledger().await;
     assert!(ledger.len() >= 2, "{}", ledger.len());
@@ -137,7 +151,7 @@ async fn many_messages_are_summed_up_where_they_are_limited() {
 async fn a_prompt_that_fills_the_window_is_summed_up_itself() {
     let bench = Bench::at(window(30_000, &json!({}))).await;
     bench.say("SAY:one").await;
-    bench.say(&format!("TELL:a long text was given {} SAY:two", words(40_000))).await;
+    bench.say(&format!("TELL:a long text was given\n{} SAY:two", words(40_000))).await;
     let said = bench.said();
     assert_eq!(said[..2], ["user: What did we do so far?", "assistant: a long text was given"]);
     assert!(

@@ -6,7 +6,7 @@ use everturn_model::compaction::Pins;
 use everturn_model::entry::Body;
 use everturn_model::finish::Trigger;
 use everturn_model::part::PartKind;
-use everturn_model::{FaultKind, bill};
+use everturn_model::{Event, FaultKind, bill};
 use serde_json::json;
 
 use super::window;
@@ -79,8 +79,9 @@ async fn what_it_used_is_counted_once() {
     assert!(record.tokens.input > 0 && record.tokens.output > 0, "{record:?}");
     assert_eq!(after.spent.tokens.sum() - before.spent.tokens.sum(), record.tokens.sum());
     assert_eq!(after.tokens.sum() - before.tokens.sum(), record.tokens.sum());
-    let bills = bench.other_store().await;
-    let _ = (bills, bill::COMPACTION);
+    let log = bench.engine.sessions().log(&bench.session.id).await.unwrap();
+    let recorded = log.iter().filter(|record| matches!(record.event, Event::UsageRecorded { .. }));
+    assert_eq!(recorded.count(), 0, "it is in the end of the compaction");
 }
 
 #[tokio::test]
@@ -268,4 +269,13 @@ async fn one_that_a_stop_of_the_server_cut_off_is_made_after_the_restart() {
     let node = nodes.iter().find(|node| matches!(node.entry.body, Body::Compaction(_))).unwrap();
     let shown = node.parts.iter().filter(|part| part.second && !part.hidden).map(|part| word(&part.kind));
     assert_eq!(shown.collect::<Vec<_>>(), ["step-start", "text", "step-finish"]);
+    // What the first one used is counted too.
+    let log = bench.engine.sessions().log(&bench.session.id).await.unwrap();
+    let billed = log.iter().filter_map(|record| match &record.event {
+        Event::UsageRecorded { source, tokens, failed: true, .. } => {
+            Some((source.as_str(), tokens.input > 0))
+        }
+        _ => None,
+    });
+    assert_eq!(billed.collect::<Vec<_>>(), [(bill::COMPACTION, true)]);
 }

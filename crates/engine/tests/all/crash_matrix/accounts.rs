@@ -51,7 +51,9 @@ pub(super) fn check_usage(tree: &Tree, log: &[Record], title: &str) {
     for record in log {
         let (tokens, cost, entry) = match &record.event {
             Event::StepEnded { entry, tokens, cost, .. } => (tokens, cost, Some(entry)),
-            Event::StepFailed { entry, remains, .. } => (&remains.tokens, &remains.cost, Some(entry)),
+            Event::StepFailed { entry, remains, .. }
+            | Event::CompactionEnded { entry, remains, .. }
+            | Event::CompactionFailed { entry, remains, .. } => (&remains.tokens, &remains.cost, Some(entry)),
             Event::UsageRecorded { tokens, cost, .. } => (tokens, cost, None),
             Event::UsageReported { tokens, cost, .. } => {
                 assert_eq!(*cost, price(tokens), "{title}: {:?}", record.event);

@@ -166,6 +166,10 @@ fn check_prompts(logs: &[(SessionId, Vec<Record>)], lives: &[Life], title: &str)
                     unanswered.push(id.clone());
                 }
                 Event::PromptCancelled { id } => *ended.entry(id.clone()).or_default() += 1,
+                // One that was asked for waited like a prompt.
+                Event::CompactionStarted { entry, .. } if admitted.contains_key(&entry.id) => {
+                    *ended.entry(entry.id.clone()).or_default() += 1;
+                }
                 Event::StepStarted { .. } => unanswered.clear(),
                 _ => {}
             }

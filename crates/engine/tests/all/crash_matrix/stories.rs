@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use everturn_engine::compaction::NewCompaction;
 use everturn_engine::sessions::{Filter, NewSession};
 use everturn_engine::{Engine, Prompt, SessionUpdate, Signal};
 use everturn_model::event::SessionChange;
@@ -40,6 +41,8 @@ pub(super) enum Story {
     Shelf,
     /// Failures that are tried again, that last, and that come in the middle.
     Failures,
+    /// Summaries that are asked for, that fail, and one that makes room for a request.
+    Compaction,
     /// A session of another program, and a project that is moved.
     Arrival,
     /// Another process was killed while a command ran, and this one takes its session over.
@@ -51,7 +54,7 @@ pub(super) enum Story {
 }
 
 impl Story {
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::Talk,
         Self::Tools,
         Self::Requests,
@@ -61,6 +64,7 @@ impl Story {
         Self::Undo,
         Self::Shelf,
         Self::Failures,
+        Self::Compaction,
         Self::Arrival,
         Self::Takeover,
         Self::Leaving,
@@ -93,6 +97,7 @@ impl Story {
             Self::Undo => actor.undo().await,
             Self::Shelf => actor.shelf().await,
             Self::Failures => actor.failures().await,
+            Self::Compaction => actor.compaction().await,
             Self::Arrival => actor.arrival().await,
             Self::Takeover | Self::Parking if later => actor.take_over().await,
             Self::Leaving if later => actor.take_over_and_leave().await,
@@ -303,6 +308,23 @@ impl Actor {
         self.say(&session, "ERR:503x1 RETRY-AFTER:0 SAY:tried again").await;
         self.say(&session, "ERR:400 SAY:never").await;
         self.say(&session, "FAIL:invalid_request_error ERRTEXT:broken\nSAY:one two three").await;
+    }
+
+    async fn compaction(&mut self) {
+        let session = self.session(Some("compaction")).await;
+        self.say(&session, "TOOL:todo:one;two\nSAY:first").await;
+        for instructions in ["TELL:what was done", "NOSUMMARY:400"] {
+            let new = NewCompaction {
+                instructions: Some(instructions.to_owned()),
+                force: true,
+                ..NewCompaction::default()
+            };
+            self.engine.compactions().request(&session.id, new).await.unwrap();
+            self.settled(&session).await;
+        }
+        self.say(&session, "TELL:all of it\nSAY:second").await;
+        let overlong = "ERR:400x1 ERRTYPE:invalid_request_error\nERRTEXT:prompt is too long: 9 tokens > 8 maximum\nSAY:third";
+        self.say(&session, overlong).await;
     }
 
     async fn arrival(&mut self) {
