@@ -1,8 +1,8 @@
-//! When a conversation is summed up, and what of it is kept: `{"compaction": {"auto": true, "reserved": 16000, "preserve_recent_tokens": 8000, "tail_turns": 2, "max_tokens": 50000, "max_messages": 100,
-//! "recent_messages": 20}}`.
+//! When a conversation is summed up, and what of it is kept: `{"compaction": {"auto": true, "reserved": 16000,
+//! "preserve_recent_tokens": 8000, "tail_turns": 2, "max_tokens": 50000, "max_messages": 100, "recent_messages": 20}}`.
 //!
-//! The first four are OpenCode's keys; its fifth, `prune`, has no effect yet. What is left out follows from the model; what is of the wrong kind is named and
-//! keeps its default.
+//! The first four are OpenCode's keys; its fifth, `prune`, has no effect yet. What is left out follows from the model; what
+//! is of the wrong kind is named and keeps its default.
 
 use everturn_llm::catalogue::TokenLimits;
 use serde_json::Value;

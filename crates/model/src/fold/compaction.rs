@@ -64,3 +64,6 @@ impl Fold<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
