@@ -76,8 +76,12 @@ pub(crate) fn of(
         turns: settings.tail_turns,
     };
     let cut = choose(path, &bounds);
-    let asked = occasion == CutOccasion::Asked;
-    if asked && cut.is_empty(path) { PathCut::whole(path) } else { cut }
+    match occasion {
+        CutOccasion::Asked if cut.is_empty(path) => PathCut::whole(path),
+        // What is newest is what the model has to answer.
+        CutOccasion::Overflow if cut.is_empty(path) => choose(path, &KeptBounds { tokens: 1, ..bounds }),
+        CutOccasion::Asked | CutOccasion::Overflow | CutOccasion::Estimate => cut,
+    }
 }
 
 /// Where a path is cut.

@@ -481,7 +481,7 @@ impl Story {
 
 /// What a summary leaves: nothing, as in a log of an earlier version, or what it used and a part.
 fn summary_remains(id: PartId, by: u16) -> StepRemains {
-    if by % 3 == 0 {
+    if by.is_multiple_of(3) {
         return StepRemains::default();
     }
     let part = Part { second: true, ..Part::new(id, PartKind::text("used")) };

@@ -55,7 +55,7 @@ async fn what_the_provider_counted_counts_too() {
 #[tokio::test]
 async fn the_work_goes_on_in_the_middle_of_a_turn() {
     let bench = Bench::at(window(30_000, &json!({"preserve_recent_tokens": 3_000}))).await;
-    bench.repo.write("long.txt", &format!("{}\n", words(100)).repeat(90));
+    bench.repo.write("long.txt", format!("{}\n", words(100)).repeat(90));
     let path = bench.repo.path().join("long.txt");
     let read = |number: usize| {
         let offset = json!({"filePath": path, "offset": number});

@@ -256,6 +256,7 @@ async fn one_that_a_stop_of_the_server_cut_off_is_made_after_the_restart() {
     };
     let asked = bench.engine.compactions().request(&bench.session.id, new).await.unwrap();
     bench.model.held("h").await;
+    bench.streamed("first ").await;
     bench.restart().await;
     bench.model.release("h");
     bench.settled().await;

@@ -110,7 +110,8 @@ async fn blocked_replacement_after_a_compaction_keeps_the_old_epoch_and_what_was
     let now = sent(&bench);
     assert!(now[0].ends_with("test/gauge is 1"), "{now:?}");
     // The change was told before the compaction, and counts still.
-    let (summary, update) = (now[1].find("what was said"), now[1].find("test/gauge is now 2"));
+    let told = now[1..].join("\n");
+    let (summary, update) = (told.find("what was said"), told.find("test/gauge is now 2"));
     assert!(summary.is_some() && summary < update, "{now:?}");
     // It goes on after a restart, and what else changes is told.
     bench.restart().await;
