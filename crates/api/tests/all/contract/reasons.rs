@@ -175,6 +175,10 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("session.abort 404: only here (shape)", "a session that is not there is said to be missing"),
     ("session.create 404: only here (shape)", "a parent that is not there is said to be missing"),
     ("session.diff 404: only here (shape)", "a session that is not there is said to be missing"),
+    (
+        "session.summarize 409: only here (shape)",
+        "a staged revert is made final first, which a session at work refuses",
+    ),
     ("part.delete 409: only here (shape)", "a session at work is not changed under it"),
     ("part.update 409: only here (shape)", "a session at work is not changed under it"),
     (
