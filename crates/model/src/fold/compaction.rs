@@ -46,7 +46,7 @@ impl Fold<'_> {
             if error.is_some() {
                 assistant.error = error.cloned();
             }
-            assistant.completed = Some(time);
+            assistant.completed.get_or_insert(time);
             let (tokens, cost, model) = (assistant.tokens, assistant.cost, assistant.model.clone());
             let session = &mut self.tree.session;
             session.tokens = session.tokens.minus(&before).plus(&tokens);
