@@ -123,10 +123,11 @@ pub(crate) struct TurnServices {
 }
 
 impl TurnServices {
-    /// Where the calls of a session work, and what their commands run in.
-    async fn scope(&self, location: &Location, config: &Config, policy: &Policy, session: &Session) -> Scope {
-        self.confinement.ready().await;
-        let sandbox = self.confinement.of_commands(config, policy, &session.id);
+    /// Where the calls of a turn work, and what their commands run in.
+    async fn scope(&self, location: &Location, config: &Config, policy: &Policy, turn: &Turn<'_>) -> Scope {
+        // A turn that is stopped meanwhile runs nothing any more.
+        self.confinement.ready(self.lifecycle.closing_or(turn.cancel)).await;
+        let sandbox = self.confinement.of_commands(config, policy, &turn.session().id);
         self.confinement.scope(&location.directory, &location.worktree, sandbox)
     }
 }
@@ -344,7 +345,7 @@ impl<'r> Turn<'r> {
         self.services.views.recall(&self.session().id, &path);
         let setting = CallSurroundings {
             session: Arc::new(self.session().clone()),
-            scope: Arc::new(self.services.scope(&location, &config, &policy, self.session()).await),
+            scope: Arc::new(self.services.scope(&location, &config, &policy, self).await),
             offer: Arc::new(offer),
             policy: Arc::new(policy),
             plan,

@@ -289,7 +289,7 @@ impl ProviderTurns {
         let policy = call.waiting.as_ref().map_or_else(|| now.clone(), |request| kept_policy(request, &now));
         Ok(CallSurroundings {
             session: Arc::new(turn.session().clone()),
-            scope: Arc::new(self.services.scope(&location, &config, &policy, session).await),
+            scope: Arc::new(self.services.scope(&location, &config, &policy, turn).await),
             offer: Arc::new(structured::over(config.tools_over(&registry), &turn.tree).offer()),
             policy: Arc::new(policy),
             plan: turn.plan(&location),
