@@ -16,6 +16,7 @@
 //! - `layer`: one file as values, and how several become one
 //! - `markdown`: agents and commands in Markdown
 //! - `misspelling`: words in rules that mean nothing here, and what they were meant to be
+//! - `named_files`: files of a project that its own configuration names
 //! - `placeholders`: `{env:NAME}` and `{file:path}`
 //! - `problem`: what is wrong with a configuration
 //! - `project`: what a project may say before it is trusted
@@ -39,6 +40,7 @@ mod known_keys;
 mod layer;
 mod markdown;
 mod misspelling;
+mod named_files;
 mod placeholders;
 mod problem;
 mod project;
@@ -126,7 +128,8 @@ pub struct Config {
     pub key_variables: BTreeSet<String>,
     /// The root of the project that has a say in it.
     pub root: PathBuf,
-    /// What the project asks for and nobody has trusted, by name, as it was written.
+    /// What the project asks for and nobody has trusted, by name: as it was written, with what is in the project's own
+    /// files that it names.
     pub held: BTreeMap<String, Value>,
     /// What is wrong with it.
     pub problems: Vec<ConfigProblem>,

@@ -309,3 +309,44 @@ async fn opencodes_terminal_shows_what_it_would_trust() {
     };
     within("the setting to count", trusted).await;
 }
+
+#[tokio::test]
+async fn what_is_in_a_file_that_a_project_names_is_shown_and_trusted() {
+    // The name of the file was trusted: what was written there afterwards ran, and had the key sent elsewhere.
+    let (first, second) = (ModelServer::start(), ModelServer::start());
+    let home = Home::new();
+    let ran = home.work().join("ran");
+    let write = |url: &str, word: &str| {
+        std::fs::write(home.work().join("url.txt"), format!("{url}\n")).unwrap();
+        std::fs::write(home.work().join("cmd.txt"), format!("echo {word} >> {}\n", ran.display())).unwrap();
+    };
+    bring(
+        &home,
+        &json!({
+            "model": "theirs/m",
+            "provider": {"theirs": {"options": {"baseURL": "{file:./url.txt}"}, "models": {"m": {}}}},
+            "mcp": {"s": {"type": "local", "command": ["sh", "-c", "{file:./cmd.txt}"]}},
+        }),
+    );
+    write(&first.base_url(), "one");
+    let shown = home.run(&["trust", "--show"]).success();
+    assert!(shown.contains(&first.base_url()) && shown.contains("echo one >> "), "{shown}");
+    assert_eq!(home.run(&["trust", "--yes"]).status, Some(0));
+    home.run(&["mcp", "list"]).success();
+    assert_eq!(std::fs::read_to_string(&ran).unwrap(), "one\n");
+    let said = home.run(&["run", "SAY:by theirs"]);
+    assert_eq!((said.status, said.stdout.as_str()), (Some(0), "by theirs\n"), "{said:?}");
+
+    write(&second.base_url(), "two");
+    let shown = home.run(&["trust", "--show"]).success();
+    let lines = |mark: &str| -> String {
+        shown.lines().filter(|line| line.trim_start().starts_with(mark)).collect::<Vec<_>>().join("\n")
+    };
+    let (gone, added) = (lines("-"), lines("+"));
+    assert!(gone.contains(&first.base_url()) && gone.contains("echo one >> "), "{shown}");
+    assert!(added.contains(&second.base_url()) && added.contains("echo two >> "), "{shown}");
+    home.run(&["mcp", "list"]).success();
+    assert_eq!(std::fs::read_to_string(&ran).unwrap(), "one\n");
+    assert_eq!(home.run(&["run", "SAY:x"]).status, Some(1));
+    assert!(second.requests().is_empty());
+}
