@@ -13,6 +13,7 @@ use everturn_tools::process::sandbox::{
     SandboxMachine, SandboxMode, SandboxNetwork, SandboxPart, SandboxSettings,
 };
 use everturn_tools::scope::SECRET;
+use everturn_tools::shell::UncertainCommand;
 
 use crate::Config;
 use crate::agents::may_edit;
@@ -20,6 +21,9 @@ use crate::background::blocking;
 use crate::options::Paths;
 use crate::outputs::folder_in;
 use crate::temporary::temporary_in;
+
+/// The permission to run a command.
+pub(crate) const COMMAND: &str = "bash";
 
 /// Decides what programs run in; clones share what is known of the machine.
 #[derive(Debug, Clone)]
@@ -158,8 +162,32 @@ pub(crate) fn decide_within(
     match permission {
         OUTSIDE => policy.decide_named(if may_edit(policy) { approved } else { &[] }, permission, patterns),
         SECRET => policy.decide_named(approved, permission, patterns),
-        _ => policy.decide(approved, permission, patterns),
+        _ => decide_commands(policy, approved, permission, patterns),
     }
+}
+
+/// What rules say where there is no sandbox, and what people have approved: of commands more is asked than the rules say.
+pub(crate) fn decide_commands(
+    policy: &Policy,
+    approved: &[Rule],
+    permission: &str,
+    patterns: &[String],
+) -> Action {
+    let may_be_denied = |pattern: &String| may_be_denied(policy, approved, pattern);
+    match policy.decide(approved, permission, patterns) {
+        Action::Allow if permission == COMMAND && patterns.iter().any(may_be_denied) => Action::Ask,
+        decided => decided,
+    }
+}
+
+/// Whether a command of which not all is known may be one that is denied: that it is not denied as it stands there says
+/// nothing then, and neither does a rule that allows everything, but only one that means just such commands.
+fn may_be_denied(policy: &Policy, approved: &[Rule], pattern: &str) -> bool {
+    let Some(UncertainCommand { beginning, mark, is_marked }) = UncertainCommand::of(pattern) else {
+        return false;
+    };
+    let named = if is_marked { pattern.to_owned() } else { format!("{mark}{pattern}") };
+    policy.denies_below(COMMAND, beginning) && !policy.allows_by_name(approved, COMMAND, &named, mark)
 }
 
 /// A session's name for a folder. Programs in the sandbox see it in their list of mounts, so it does not tell the id, which

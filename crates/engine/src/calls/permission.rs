@@ -11,14 +11,11 @@ use everturn_tools::process::sandbox::{SandboxPart, SandboxSettings};
 use super::repetition::is_about_repetition;
 use super::{CallSurroundings, INTERRUPTED, ToolCall, ToolCalls};
 use crate::Error;
-use crate::confinement::decide_within;
+use crate::confinement::{COMMAND, decide_commands, decide_within};
 use crate::requests::RequestAnswer;
 
 /// What the model is told when the person says no. Clients look for these words.
 const REJECTED: &str = "The user rejected permission to use this specific tool call.";
-
-/// The permission to run a command.
-const COMMAND: &str = "bash";
 
 /// Whether a call may run.
 pub(super) enum Permit {
@@ -102,7 +99,7 @@ impl CallSurroundings {
             decide_within(&self.policy, approved, &need.permission, &need.patterns)
         } else {
             // There is no wall to leave, and nothing that it hides, and who allows everything means that too.
-            self.policy.decide(approved, &need.permission, &need.patterns)
+            decide_commands(&self.policy, approved, &need.permission, &need.patterns)
         }
     }
 
