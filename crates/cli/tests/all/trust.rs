@@ -207,7 +207,7 @@ async fn a_client_is_asked_for_trust_and_the_next_prompt_has_it() {
     let asked = events.wait_for_type("permission.asked").await["properties"].clone();
     assert_eq!(
         (&asked["permission"], &asked["patterns"], &asked["sessionID"]),
-        (&json!("project_trust"), &json!(["mcp.docs", "model", "provider.theirs"]), &json!(session))
+        (&json!("project_trust"), &json!(["mcp.docs", "provider.theirs", "model"]), &json!(session))
     );
     assert_eq!(asked["metadata"]["folder"], scene.repo.dir());
     assert_eq!(scene.waiting().await, std::slice::from_ref(&asked));
