@@ -119,6 +119,18 @@ fn a_broken_file_stops_no_command() {
 }
 
 #[test]
+fn a_file_that_is_named_and_not_there_stops_no_command() {
+    // A file with a mistake in it was named, and one that was missing stopped everything.
+    let mut home = Home::new();
+    home.set("OPENCODE_CONFIG", "/nowhere/opencode.json");
+    let told = "configuration: OPENCODE_CONFIG: it names /nowhere/opencode.json, which is not there";
+    let shown = home.run(&["doctor"]);
+    assert!(shown.status == Some(0) && shown.stdout.contains(told), "{shown:?}");
+    let listed = home.run(&["models"]);
+    assert!(listed.status == Some(0) && listed.stderr.contains(told), "{listed:?}");
+}
+
+#[test]
 fn only_the_word_trust_trusts_a_project_in_a_run() {
     let (own, theirs) = (ModelServer::start(), ModelServer::start());
     let home = Home::new();

@@ -64,7 +64,7 @@ pub(crate) fn find(directory: &Path, sources: &ConfigSources, trust: &Trust, dat
     let mut last = reading.read_all(&sources.last_files(), None);
     last.extend(reading.read_markdown(sources.last.as_slice(), None));
     sources.last.iter().for_each(|folder| reading.stamps.note(folder));
-    reading.problems.extend(sources.missing_folder());
+    reading.problems.extend(sources.missing());
     for text in sources.texts(directory) {
         match text {
             Ok(layer) => last.push(layer),
