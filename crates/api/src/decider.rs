@@ -3,9 +3,9 @@
 //!
 //! The token is in a file that every program of the account can read, so it is told by the process at the other end of the
 //! connection. That is looked up when a connection is made, and what such a program has made is closed. Whoever could not be
-//! told then may read; before anything else is done for them, they are looked up again. So they are before each operation
-//! that grants what an agent asks for or answers its questions. Where it cannot be told any more which process that was,
-//! nothing is done.
+//! told then may read. Before anything is changed, whoever wants that is looked up anew, unless no program of an agent is
+//! there that could have taken the connection; and in any case before each operation that grants what an agent asks for or
+//! answers its questions. Where it cannot be told any more which process that was, nothing is done.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use axum::response::{IntoResponse as _, Response};
 use everturn_engine::peer::{self, PeerProcess};
 use tokio::sync::Semaphore;
 
+use crate::callers::{self, LocalEnd};
 use crate::connections::Visitor;
 use crate::error::Error;
 
@@ -27,23 +28,23 @@ static LOOKING: Semaphore = Semaphore::const_new(2);
 const LOOKS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Lets a request that changes something through if its connection is a person's.
+/// Lets a request that changes something through if its connection is a person's, and still is.
 pub(crate) async fn check_change(request: Request, next: Next) -> Response {
     let visitor = request.extensions().get::<Arc<Visitor>>().cloned();
-    if visitor.as_ref().is_some_and(|visitor| visitor.is_person()) {
+    if visitor.as_ref().is_some_and(|visitor| visitor.is_person()) && peer::is_quiet() {
         return next.run(request).await;
     }
-    if let Err(refused) = find_person(sender(&request), request.uri().path()).await {
+    let (sender, local) = (sender(&request), request.extensions().get::<LocalEnd>().copied());
+    if let Err(refused) = find_person(sender, local, request.uri().path()).await {
         return refused.into_response();
     }
-    // What is found holds for the connection, as what is found when it is made.
     visitor.iter().for_each(|visitor| visitor.note_person());
     next.run(request).await
 }
 
 /// Lets a request that decides something through if a person has sent it.
 pub(crate) async fn check_decision(request: Request, next: Next) -> Response {
-    match find_person(sender(&request), request.uri().path()).await {
+    match find_person(sender(&request), None, request.uri().path()).await {
         Ok(()) => next.run(request).await,
         Err(refused) => refused.into_response(),
     }
@@ -54,10 +55,14 @@ fn sender(request: &Request) -> Option<SocketAddr> {
     request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0)
 }
 
-/// Looks up who has sent a request, and refuses it if that may be a program of an agent. Without an address, all that are
-/// connected are looked at.
-async fn find_person(peer: Option<SocketAddr>, path: &str) -> Result<(), Error> {
-    let mut found = look(peer).await;
+/// Looks up who has sent a request, and refuses it if that may be a program of an agent. With our own end of the connection it
+/// is asked who has made it, and otherwise who may decide.
+async fn find_person(peer: Option<SocketAddr>, local: Option<LocalEnd>, path: &str) -> Result<(), Error> {
+    let look = async || match (peer, local) {
+        (Some(peer), Some(LocalEnd(local))) => callers::find(peer, local).await,
+        _ => look(peer).await,
+    };
+    let mut found = look().await;
     for _ in 0..LOOKS {
         // The table of connections changes while it is read, and without an address it may be somebody else's connection
         // that is being closed.
@@ -65,7 +70,7 @@ async fn find_person(peer: Option<SocketAddr>, path: &str) -> Result<(), Error> 
             break;
         }
         tokio::time::sleep(PAUSE).await;
-        found = look(peer).await;
+        found = look().await;
     }
     let refused = match found {
         PeerProcess::Person => return Ok(()),
@@ -82,6 +87,7 @@ async fn find_person(peer: Option<SocketAddr>, path: &str) -> Result<(), Error> 
     Err(Error::Forbidden(refused.to_owned()))
 }
 
+/// Who may decide. Without an address, all that are connected are looked at.
 async fn look(peer: Option<SocketAddr>) -> PeerProcess {
     // Nothing is decided on a guess.
     let Ok(_turn) = LOOKING.acquire().await else { return PeerProcess::Gone };

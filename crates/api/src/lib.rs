@@ -10,6 +10,7 @@
 //! - [`auth`]: who may speak to the server
 //! - `gate`: the checks before every route
 //! - `logins`: failed logins, which are slowed down
+//! - `callers`: who has made a connection
 //! - `connections`: who is connected, and who has to leave
 //! - `decider`: who may change something, and who may decide for the person
 //! - `serve`: a router on a listener
@@ -28,6 +29,7 @@
 
 mod answer;
 pub mod auth;
+mod callers;
 mod connections;
 mod decider;
 mod describe;
