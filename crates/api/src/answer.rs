@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::describe::{Describe, Description};
 use crate::error::Error;
+use crate::large::LargeBody;
 
 /// What a handler gives.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
@@ -61,6 +62,12 @@ pub(crate) fn printed_answer<T: Shaped>(json: serde_json::Result<Vec<u8>>) -> Js
     JsonAnswer { response: printed_or_failed(StatusCode::OK, json), shape: PhantomData }
 }
 
+impl<S> LargeBody for JsonAnswer<S> {
+    fn response_mut(&mut self) -> &mut Response {
+        &mut self.response
+    }
+}
+
 impl<S> IntoResponse for JsonAnswer<S> {
     fn into_response(self) -> Response {
         self.response
@@ -93,6 +100,12 @@ impl<S> PageAnswer<S> {
             page.response.headers_mut().extend(value.map(|value| (name, value)));
         }
         Self(page)
+    }
+}
+
+impl<S> LargeBody for PageAnswer<S> {
+    fn response_mut(&mut self) -> &mut Response {
+        self.0.response_mut()
     }
 }
 

@@ -28,17 +28,18 @@ struct Draft {
     session: SessionId,
     project: String,
     directory: String,
-    entry: EntryId,
+    /// The message that holds it.
+    message: EntryId,
     part: Part,
 }
 
 impl Draft {
-    fn new(session: &Session, entry: &EntryId, part: &Part) -> Self {
+    fn new(session: &Session, message: &EntryId, part: &Part) -> Self {
         Self {
             session: session.id.clone(),
             project: session.project.clone(),
             directory: session.directory.clone(),
-            entry: entry.clone(),
+            message: message.clone(),
             part: part.clone(),
         }
     }
@@ -53,7 +54,7 @@ impl Draft {
     /// The part as it is so far.
     fn frame(&self, mint: &Mint) -> EventFrame {
         let session = self.session.as_str();
-        let part = v1::part(&self.session, self.entry.as_str(), &self.part, None);
+        let part = v1::part(&self.session, self.message.as_str(), &self.part, None);
         let updated = PartUpdated { session, part, time: mint.now() };
         EventFrame::new(&self.directory, &self.project, payload(mint, "message.part.updated", &updated))
     }
@@ -72,8 +73,8 @@ impl Drafts {
     /// Forgets everything, since something was missed, and begins with the parts that other processes stream.
     pub(crate) fn begin(&mut self, open: Vec<StreamingPart>) {
         self.0.clear();
-        for StreamingPart { session, entry, part } in open {
-            self.0.insert(part.id.clone(), Draft::new(&session, &entry, &part));
+        for StreamingPart { session, message, part, .. } in open {
+            self.0.insert(part.id.clone(), Draft::new(&session, &message, &part));
         }
     }
 
@@ -90,11 +91,14 @@ impl Drafts {
                 if let Some(draft) = self.0.get(&part.id) {
                     return Some(draft.frame(mint));
                 }
-                self.0.insert(part.id.clone(), Draft::new(&committed.tree.session, entry, part));
+                let second = committed.tree.node(entry).and_then(|node| node.entry.body.pair());
+                let second = second.filter(|_| part.second).map(|pair| EntryId::new(pair.second.as_str()));
+                let message = second.unwrap_or_else(|| entry.clone());
+                self.0.insert(part.id.clone(), Draft::new(&committed.tree.session, &message, part));
             }
             Event::PartEnded { part, .. } => drop(self.0.remove(part)),
             // Whatever of it has not ended is not going on.
-            Event::StepFailed { .. } | Event::SessionTrashed { .. } => {
+            Event::StepFailed { .. } | Event::CompactionFailed { .. } | Event::SessionTrashed { .. } => {
                 self.0.retain(|_, draft| draft.session != committed.tree.session.id);
             }
             _ => {}
@@ -109,6 +113,11 @@ impl Drafts {
         let Some(fresh) = continuation(text.len(), offset, piece) else { return NewText::Hole };
         text.push_str(fresh);
         NewText::Text(fresh)
+    }
+
+    /// The message that holds a part that is streaming.
+    pub(crate) fn message(&self, part: &PartId) -> Option<&EntryId> {
+        self.0.get(part).map(|draft| &draft.message)
     }
 
     /// Takes notice of what stops.
@@ -135,7 +144,7 @@ mod tests {
     fn open(text: &str) -> StreamingPart {
         let session = Session::new(SessionId::new("ses_1"), "global", "/srv", "t", "1", 0);
         let part = Part::new(PartId::new("prt_1"), PartKind::text(text));
-        StreamingPart { session, entry: EntryId::new("msg_1"), part }
+        StreamingPart { session, entry: EntryId::new("msg_1"), message: EntryId::new("msg_1"), part }
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(crate) enum Error {
     NoMethod(String),
     /// Too many wrong tokens came from one place.
     TooManyFailures,
-    /// There is no room for another large body now.
+    /// There is no room for another large body, or another large answer, now.
     Overloaded,
     /// The session is at work.
     Busy { session: String, message: String },

@@ -28,7 +28,7 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::drafts::{Drafts, NewText};
-use crate::wire::event::{Delta, Failed, PartUpdated, Payload, SessionOnly, Status};
+use crate::wire::event::{CommandExecuted, Delta, Failed, PartUpdated, Payload, SessionOnly, Status};
 
 /// How many events a stream may fall behind.
 const CAPACITY: usize = 4096;
@@ -268,10 +268,11 @@ fn take(update: &SessionUpdate, rows: Option<&Tree>, encoder: &mut Encoder, outl
         },
         SessionUpdate::Live(live) => {
             if let Signal::Delta { entry, part, offset, text } = &live.signal {
+                let message = drafts.message(part).unwrap_or(entry).clone();
                 match drafts.add(part, *offset, text) {
                     NewText::Hole => return false,
                     NewText::Text(fresh) if shown && !fresh.is_empty() => {
-                        send(encoder.delta(live, entry, part, fresh));
+                        send(encoder.delta(live, &message, part, fresh));
                     }
                     NewText::Text(_) => {}
                 }
@@ -320,8 +321,8 @@ impl Encoder {
         }
     }
 
-    fn delta(&self, live: &Live, entry: &EntryId, part: &PartId, text: &str) -> EventFrame {
-        let (session, message, part) = (live.session.as_str(), entry.as_str(), part.as_str());
+    fn delta(&self, live: &Live, message: &EntryId, part: &PartId, text: &str) -> EventFrame {
+        let (session, message, part) = (live.session.as_str(), message.as_str(), part.as_str());
         let delta = Delta { session, message, part, field: "text", delta: text };
         EventFrame::new(&live.directory, &live.project, payload(&self.mint, "message.part.delta", &delta))
     }
@@ -340,8 +341,8 @@ impl Encoder {
             }
             // Only what is new of it is shown, which the drafts know.
             Signal::Delta { .. } => {}
-            Signal::Progress { entry, part } => {
-                let part = v1::part(&live.session, entry.as_str(), part, None);
+            Signal::Progress { message, part } => {
+                let part = v1::part(&live.session, message, part, None);
                 send(payload(mint, "message.part.updated", &PartUpdated { session, part, time: mint.now() }));
             }
             Signal::Failed { error } => {
@@ -349,6 +350,10 @@ impl Encoder {
             }
             Signal::Purged { created, updated } => {
                 send(payload(mint, "session.deleted", &purged(live, *created, *updated)));
+            }
+            Signal::CommandDone { name, arguments, message } => {
+                let executed = CommandExecuted { name, session, arguments, message };
+                send(payload(mint, "command.executed", &executed));
             }
             Signal::FileEdited { file } => send(payload(mint, "file.edited", &json!({"file": file}))),
         }

@@ -10,6 +10,7 @@
 //! - [`auth`]: who may speak to the server
 //! - `gate`: the checks before every route
 //! - `logins`: failed logins, which are slowed down
+//! - `callers`: who has made a connection
 //! - `connections`: who is connected, and who has to leave
 //! - `decider`: who may change something, and who may decide for the person
 //! - `serve`: a router on a listener
@@ -19,6 +20,7 @@
 //! - `error`: what can go wrong, and how V1 clients are told
 //! - `input`: paths, queries and bodies of requests
 //! - `answer`: what handlers answer with
+//! - `large`: answers as large as a session
 //! - `workdir`: the folder that a request means
 //! - `hub`: the bus as V1 events, encoded once for everybody
 //! - `drafts`: text that is streaming, for clients that attach in the middle of it
@@ -28,6 +30,7 @@
 
 mod answer;
 pub mod auth;
+mod callers;
 mod connections;
 mod decider;
 mod describe;
@@ -37,6 +40,7 @@ mod error;
 mod gate;
 mod hub;
 mod input;
+mod large;
 mod logins;
 mod operation;
 mod routes;
@@ -60,6 +64,7 @@ pub use input::{BODY_LIMIT, BodyLimits};
 pub use serve::serve;
 
 use hub::Hub;
+use large::AnswerRoom;
 
 /// How a router is guarded and closed.
 #[derive(Debug, Clone)]
@@ -87,12 +92,14 @@ impl Options {
 pub(crate) struct App {
     pub(crate) engine: Engine,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) answers: AnswerRoom,
 }
 
 /// The routes of an engine behind the gate. Call it inside a Tokio runtime; its event hub ends with the last clone.
 pub fn router(engine: Engine, options: Options) -> Router {
     let hub = Hub::start(&engine, options.closing.clone());
-    let guarded = gate::guard(routes::all().with_state(App { engine, hub }), options);
+    let guarded =
+        gate::guard(routes::all().with_state(App { engine, hub, answers: AnswerRoom::default() }), options);
     // Outermost, so that an error of any layer is written for the client.
     guarded.layer(map_response(error::v1::format_error))
 }

@@ -5,9 +5,12 @@
 //! - `turns`: abort, revert and unrevert
 //! - `messages`: reading messages, and changing them afterwards
 //! - `prompts`: prompting
+//! - `commands`: slash commands
+//! - `shell`: commands of a person
 //! - `inbox`: prompts that wait
 //! - `request`: what a model was sent
 //! - `requests`: permission requests and questions
+//! - `compaction`: summing a conversation up
 //! - `events`: the two event streams
 //! - `settings`: configuration, providers, agents
 //! - `places`: paths, projects, version control
@@ -22,6 +25,8 @@ use crate::App;
 use crate::error::Error;
 use crate::operation::Operation;
 
+mod commands;
+mod compaction;
 mod events;
 mod inbox;
 mod mcp;
@@ -32,6 +37,7 @@ mod request;
 mod requests;
 mod sessions;
 mod settings;
+mod shell;
 mod status;
 mod turns;
 mod unsupported;
@@ -44,7 +50,10 @@ pub(crate) fn table() -> Vec<Operation> {
         turns::operations(),
         messages::operations(),
         prompts::operations(),
+        commands::operations(),
+        shell::operations(),
         inbox::operations(),
+        compaction::operations(),
         request::operations(),
         requests::operations(),
         events::operations(),

@@ -16,10 +16,10 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::callers::{self, LocalEnd};
 use crate::connections::{ConnectionLimits, Connections, HEADER_LIMIT, OngoingRequest, Presence};
 
 /// How long requests may go on after the shutdown was asked for.
@@ -27,9 +27,6 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// How long the server waits where the system has no descriptor for it.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// How many connections are looked at side by side for where they come from.
-static LOOKING: Semaphore = Semaphore::const_new(4);
 
 /// Serves a router until `shutdown` is ready, then lets running requests end for a moment. A prompt that is waited
 /// for goes on without its waiter, so nothing is lost when the moment is over.
@@ -102,6 +99,7 @@ async fn attend(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(error = error.to_string(), "a connection stays delayed");
     }
+    let local = stream.local_addr().ok().map(LocalEnd);
     let (visitor, answering) = (&presence.visitor, TowerToHyperService::new(router));
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let ongoing = visitor.begin();
@@ -109,6 +107,7 @@ async fn attend(
         request.extensions_mut().insert(visitor.clone());
         // Who decides for the person is looked up by the address.
         request.extensions_mut().insert(ConnectInfo(peer));
+        local.map(|local| request.extensions_mut().insert(local));
         let answer = answering.call(request);
         async move { answer.await.map(|response| response.map(|body| HeldBody { body, _ongoing: ongoing })) }
     });
@@ -144,12 +143,10 @@ async fn attend(
 /// Who has made this connection. Before a byte of it is read: whatever a program of an agent says, it must not be heard.
 async fn caller(stream: &TcpStream, peer: SocketAddr) -> PeerProcess {
     let Ok(local) = stream.local_addr() else { return PeerProcess::Gone };
-    if let Some(caller) = peer::caller_at_once(peer, local) {
-        return caller;
+    match peer::caller_at_once(peer, local) {
+        Some(caller) => caller,
+        None => callers::find(peer, local).await,
     }
-    // Few at a time: each is short, and many would be a thread each.
-    let Ok(_turn) = LOOKING.acquire().await else { return PeerProcess::Gone };
-    tokio::task::spawn_blocking(move || peer::caller(peer, local)).await.unwrap_or(PeerProcess::Gone)
 }
 
 /// The body of an answer: until its end, the connection is not idle.

@@ -10,6 +10,9 @@
 //! - `event_shape`: what the event streams tell
 //! - `event`: events of the moment, and the envelope of all events
 //! - `prompt`: prompts
+//! - `command`: slash commands
+//! - `shell`: commands of a person
+//! - `compaction`: summaries on request
 //! - `inbox`: prompts that wait
 //! - `sent_request`: what a model was sent
 //! - `request`: permission requests, questions and their answers
@@ -20,6 +23,8 @@
 //! - `secret`: what is never shown
 
 pub(crate) mod agent;
+pub(crate) mod command;
+pub(crate) mod compaction;
 pub(crate) mod event;
 pub(crate) mod event_shape;
 pub(crate) mod inbox;
@@ -33,3 +38,4 @@ pub(crate) mod secret;
 pub(crate) mod sent_request;
 pub(crate) mod server;
 pub(crate) mod session;
+pub(crate) mod shell;

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use etcetera::BaseStrategy as _;
 use everturn_engine::config::{ConfigSources, SandboxStrength, Trust};
 use everturn_engine::models::{AuthFile, Keyring};
@@ -207,15 +207,11 @@ pub(crate) fn places(directory: &Path, config: &Config) -> Result<Places> {
 /// Where this person's configuration is, and what of projects counts.
 fn sources() -> Result<ConfigSources> {
     let paths = folders()?;
-    let file = variable("OPENCODE_CONFIG").map(PathBuf::from);
-    if let Some(file) = file.as_ref().filter(|file| !file.is_file()) {
-        bail!("OPENCODE_CONFIG names {}, which is not there", file.display());
-    }
     Ok(ConfigSources {
         base: Some(paths.opencode.join("config.json")),
         own: vec![paths.opencode, paths.config, paths.home.join(".opencode")],
         home: paths.home,
-        file,
+        file: variable("OPENCODE_CONFIG").map(PathBuf::from),
         last: variable("OPENCODE_CONFIG_DIR").map(PathBuf::from),
         text: variable("OPENCODE_CONFIG_CONTENT"),
         rules: variable("OPENCODE_PERMISSION"),

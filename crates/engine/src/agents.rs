@@ -171,6 +171,12 @@ pub(crate) fn delegates(agents: &[Agent]) -> Vec<(String, String)> {
     able.map(|agent| (agent.name.clone(), agent.description.clone().unwrap_or_default())).collect()
 }
 
+/// The agents that a person may give a task to: those that a conversation is held with, too.
+pub(crate) fn chosen_by_people(agents: &[Agent]) -> Vec<(String, String)> {
+    let shown = agents.iter().filter(|agent| !agent.hidden);
+    shown.map(|agent| (agent.name.clone(), agent.description.clone().unwrap_or_default())).collect()
+}
+
 /// The file of a session's plan: in the project, or in the data folder where there is no repository.
 pub(crate) fn plan_file(session: &Session, location: &Location, data: &Path) -> PathBuf {
     // The slug of an imported session is somebody else's word.
@@ -191,6 +197,9 @@ pub(crate) fn plan_file(session: &Session, location: &Location, data: &Path) -> 
 
 /// The agent that makes plans.
 pub(crate) const PLANNING: &str = "plan";
+
+/// The agent that sums up conversations.
+pub(crate) const SUMMARISING: &str = "compaction";
 
 /// What the planning agent is told about the file of its plan.
 pub(crate) fn plan_note(file: &Path) -> String {

@@ -3,6 +3,7 @@
 //! Depth is the store's business, which sees everything that is written; what is here has to be right for people who read
 //! lists and for programs that load them whole.
 
+use everturn_model::compaction::{INSTRUCTIONS_LIMIT, PIN_LIMIT, PIN_SIZE_LIMIT, Pins};
 use everturn_model::event::SessionChange;
 use everturn_model::json::{self, DEPTH_LIMIT};
 use everturn_model::part::PartKind;
@@ -12,8 +13,10 @@ use everturn_model::session::{
 };
 use everturn_model::{Map, Part};
 
+use crate::commands::{ARGUMENTS_LIMIT, GivenCommand, INTERPOLATION_LIMIT};
 use crate::inbox::{PART_LIMIT, PartInput, Prompt};
 use crate::sessions::NewSession;
+use crate::shell::ShellCommand;
 use crate::{Error, structured};
 
 /// Checks what a new session begins with.
@@ -31,11 +34,23 @@ pub(crate) fn check_changes(changes: &[SessionChange]) -> Result<(), Error> {
         SessionChange::Permission { rules } => rules.as_deref().map_or(Ok(()), check_rules),
         SessionChange::PermissionAdded { rules } => check_rules(rules),
         SessionChange::Metadata { metadata: Some(metadata) } => check_map("metadata", metadata),
+        SessionChange::Pinned { pins } => check_pins(pins),
         SessionChange::Metadata { metadata: None }
         | SessionChange::Archived { .. }
         | SessionChange::Parked
         | SessionChange::Share { .. } => Ok(()),
     })
+}
+
+/// Checks what a session has pinned.
+fn check_pins(pins: &Pins) -> Result<(), Error> {
+    check_count("pinned facts", pins.facts.len(), PIN_LIMIT)?;
+    pins.goal.iter().chain(&pins.facts).try_for_each(|pin| check_text("pin", pin, PIN_SIZE_LIMIT))
+}
+
+/// Checks what a person asks of a compaction.
+pub(crate) fn check_instructions(instructions: &str) -> Result<(), Error> {
+    check_text("instructions", instructions, INSTRUCTIONS_LIMIT)
 }
 
 /// Checks the name of a session.
@@ -51,6 +66,26 @@ pub(crate) fn check_prompt(prompt: &Prompt) -> Result<(), Error> {
     prompt.format.as_ref().map_or(Ok(()), structured::check)?;
     prompt.tools.as_ref().map_or(Ok(()), |tools| check_map("tools", tools))?;
     prompt.parts.iter().try_for_each(check_part)
+}
+
+/// Checks a slash command that somebody gives.
+pub(crate) fn check_command(given: &GivenCommand) -> Result<(), Error> {
+    check_text("command", &given.name, NAME_LIMIT)?;
+    check_text("arguments", &given.arguments, ARGUMENTS_LIMIT)?;
+    check_maybe("agent", given.agent.as_deref())?;
+    check_maybe("variant", given.variant.as_deref())?;
+    given.model.as_deref().map_or(Ok(()), |model| check_text("model", model, 2 * NAME_LIMIT))
+}
+
+/// Checks how much the text of a slash command runs.
+pub(crate) fn check_interpolations(count: usize) -> Result<(), Error> {
+    check_count("commands in the text of the slash command", count, INTERPOLATION_LIMIT)
+}
+
+/// Checks who is to run a person's command. Its length is the system's business.
+pub(crate) fn check_shell(command: &ShellCommand) -> Result<(), Error> {
+    check_maybe("agent", command.agent.as_deref())?;
+    check_model(command.model.as_ref())
 }
 
 /// Checks a part that takes the place of another.

@@ -75,10 +75,19 @@ pub enum Signal {
     },
     /// A running tool shows something: its part as it looks now.
     Progress {
-        /// The entry.
-        entry: EntryId,
+        /// The message that clients see it in: the entry, or the second one of its pair.
+        message: String,
         /// The part.
         part: Box<Part>,
+    },
+    /// A slash command was carried out.
+    CommandDone {
+        /// Its name.
+        name: String,
+        /// What was typed behind it.
+        arguments: String,
+        /// The message that came of it.
+        message: String,
     },
     /// Something failed.
     Failed {

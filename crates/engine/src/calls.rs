@@ -33,6 +33,7 @@ use crate::work_span::{WorkOutcome, WorkSpan};
 use crate::{Config, Error, file_views};
 pub(crate) use forecast::EditVerdict;
 use permission::Permit;
+pub(crate) use permission::{decide_need, denial_words};
 pub(crate) use running::RunningCalls;
 
 /// What the model is told when the work was stopped before the call could end.
@@ -61,6 +62,8 @@ pub(crate) struct ToolCall {
     pub(crate) waiting: Option<Request>,
     /// True when an earlier process may have begun it.
     pub(crate) again: bool,
+    /// True when no model made it: the person gives a task to another agent.
+    pub(crate) by_person: bool,
 }
 
 impl ToolCall {
@@ -276,7 +279,7 @@ impl ToolCalls {
         let (id, tool) = (call.id.clone(), call.tool.clone());
         let kind = PartKind::Tool { call: id, tool, state, hosted: false, metadata: None };
         let part = Box::new(Part::new(call.part.clone(), kind));
-        let progress = Signal::Progress { entry: call.entry.clone(), part };
+        let progress = Signal::Progress { message: call.entry.to_string(), part };
         self.journal.signal_unless(&setting.lost, &setting.session, progress);
     }
 }

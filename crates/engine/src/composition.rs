@@ -7,11 +7,14 @@ use std::sync::Arc;
 
 use everturn_store::Store;
 use everturn_tools::Registry;
+use everturn_tools::bash::BashTool;
 use everturn_tools::process::Launcher;
 
 use crate::attachments::Attachments;
 use crate::bus::Bus;
 use crate::calls::ToolCalls;
+use crate::commands::SlashCommands;
+use crate::compaction::Compactions;
 use crate::configurations::Configurations;
 use crate::confinement::Confinement;
 use crate::delegation::{Delegation, DelegationServices};
@@ -38,6 +41,7 @@ use crate::requests::{Requests, WaitingCalls};
 use crate::reverts::Reverts;
 use crate::sent_requests::SentRequests;
 use crate::sessions::Sessions;
+use crate::shell::ShellCommands;
 use crate::snapshot_folders::SnapshotFolders;
 use crate::spending::Spending;
 use crate::titles::Titles;
@@ -57,6 +61,7 @@ pub(crate) struct EngineServices {
     pub(crate) tools: Registry,
     pub(crate) sessions: Sessions,
     pub(crate) inbox: PromptInbox,
+    pub(crate) compactions: Compactions,
     pub(crate) drains: Drains,
     pub(crate) requests: Requests,
     pub(crate) projects: Projects,
@@ -64,6 +69,8 @@ pub(crate) struct EngineServices {
     pub(crate) models: Models,
     pub(crate) mcp: McpServers,
     pub(crate) reverts: Reverts,
+    pub(crate) shell: ShellCommands,
+    pub(crate) commands: SlashCommands,
     pub(crate) imports: Imports,
     pub(crate) trash: Trash,
     pub(crate) spending: Spending,
@@ -110,6 +117,7 @@ impl EngineServices {
         let guidance = Guidance::new(configurations.clone(), Arc::clone(&paths), project_files);
         let models = Models::new(keys);
         let launcher = Launcher { supervisor, secrets, ..Launcher::default() };
+        let command_tool = BashTool { launcher: launcher.clone(), ..BashTool::default() };
         let confinement = Confinement::new(sandbox, Arc::clone(&paths));
         let mcp = McpServers::new(
             configurations.clone(),
@@ -147,6 +155,31 @@ impl EngineServices {
             missed.clone(),
             lifecycle.clone(),
         );
+        let shell = ShellCommands {
+            journal: journal.clone(),
+            configurations: configurations.clone(),
+            projects: projects.clone(),
+            models: models.clone(),
+            confinement: confinement.clone(),
+            reverts: reverts.clone(),
+            leases: leases.clone(),
+            drains: drains.clone(),
+            missed: missed.clone(),
+            lifecycle: lifecycle.clone(),
+            tool: command_tool.clone(),
+        };
+        let commands = SlashCommands {
+            journal: journal.clone(),
+            configurations: configurations.clone(),
+            projects: projects.clone(),
+            models: models.clone(),
+            confinement: confinement.clone(),
+            mcp: mcp.clone(),
+            requests: requests.clone(),
+            inbox: inbox.clone(),
+            lifecycle: lifecycle.clone(),
+            tool: command_tool,
+        };
         let delegation = DelegationServices {
             store: store.clone(),
             journal: journal.clone(),
@@ -202,7 +235,8 @@ impl EngineServices {
             trash: Trash::new(store.clone(), journal.clone(), drains.clone(), outputs.clone()),
             spending: Spending::new(store.clone(), projects.clone(), journal.mint().clone()),
             sent: SentRequests::new(store.clone(), configurations.clone(), models.clone(), tools.clone()),
-            recovery: Recovery::new(store, projects.clone(), drains.clone()),
+            compactions: Compactions::new(inbox.clone(), sessions.clone()),
+            recovery: Recovery::new(store, projects.clone(), drains.clone(), requests.clone()),
             lifecycle,
             journal,
             configurations,
@@ -218,6 +252,8 @@ impl EngineServices {
             models,
             mcp,
             reverts,
+            shell,
+            commands,
             outputs,
             _worker: worker,
             _reporter: reporter,

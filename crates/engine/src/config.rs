@@ -8,6 +8,8 @@
 //! - `agent_definition`: what is configured of an agent
 //! - `budget`: what may be used up before a person is asked
 //! - `caution`: what is asked for where something may have been forbidden
+//! - `command_definition`: what is configured of a slash command
+//! - `compaction_settings`: when a conversation is summed up
 //! - `discovery`: from a folder to its configuration
 //! - `doubled_key`: keys that are there twice
 //! - `held_item`: what a project asks for, as a person is shown it
@@ -16,6 +18,7 @@
 //! - `layer`: one file as values, and how several become one
 //! - `markdown`: agents and commands in Markdown
 //! - `misspelling`: words in rules that mean nothing here, and what they were meant to be
+//! - `named_files`: files of a project that its own configuration names
 //! - `placeholders`: `{env:NAME}` and `{file:path}`
 //! - `problem`: what is wrong with a configuration
 //! - `project`: what a project may say before it is trusted
@@ -31,6 +34,8 @@
 mod agent_definition;
 mod budget;
 mod caution;
+mod command_definition;
+mod compaction_settings;
 mod discovery;
 mod doubled_key;
 mod held_item;
@@ -39,6 +44,7 @@ mod known_keys;
 mod layer;
 mod markdown;
 mod misspelling;
+mod named_files;
 mod placeholders;
 mod problem;
 mod project;
@@ -70,6 +76,9 @@ use serde_json::Value;
 use agent_definition::fold_modes;
 pub use agent_definition::{AgentDefinition, AgentRole};
 pub use budget::{Budget, Budgets};
+pub use command_definition::CommandDefinition;
+use command_definition::read_commands;
+pub use compaction_settings::CompactionSettings;
 pub(crate) use discovery::{FoundConfig, find};
 pub use held_item::{HeldContent, HeldItem};
 pub use problem::ConfigProblem;
@@ -104,12 +113,16 @@ pub struct Config {
     pub rules: ConfiguredRules,
     /// What is configured of agents, by name.
     pub agents: BTreeMap<String, AgentDefinition>,
+    /// Slash commands, by name.
+    pub commands: BTreeMap<String, CommandDefinition>,
     /// Whether the files are recorded before and after each turn.
     pub snapshot: bool,
     /// The largest text of a tool that goes to the model whole.
     pub tool_output: OutputLimits,
     /// What may be used up before a person is asked.
     pub budgets: Budgets,
+    /// When a conversation is summed up, and what of it is kept.
+    pub compaction: CompactionSettings,
     /// How long a turn may take.
     pub limits: TurnLimits,
     /// How far programs are confined.
@@ -126,7 +139,8 @@ pub struct Config {
     pub key_variables: BTreeSet<String>,
     /// The root of the project that has a say in it.
     pub root: PathBuf,
-    /// What the project asks for and nobody has trusted, by name, as it was written.
+    /// What the project asks for and nobody has trusted, by name: as it was written, with what is in the project's own
+    /// files that it names.
     pub held: BTreeMap<String, Value>,
     /// What is wrong with it.
     pub problems: Vec<ConfigProblem>,
@@ -192,9 +206,11 @@ impl Config {
             default_agent: text("default_agent"),
             rules: ConfiguredRules::default(),
             agents: BTreeMap::new(),
+            commands: raw.get("command").map(read_commands).unwrap_or_default(),
             snapshot: raw.get("snapshot").and_then(Value::as_bool).unwrap_or(true),
             tool_output: raw.get("tool_output").map(limits).unwrap_or_default(),
             budgets: Budgets::read(raw.get("budget")).0,
+            compaction: raw.get("compaction").map(|it| CompactionSettings::read(it).0).unwrap_or_default(),
             limits: raw.get("limits").map(|limits| TurnLimits::read(limits).0).unwrap_or_default(),
             sandbox: SandboxChoice::default(),
             mcp: raw.get("mcp").map(mcp::ConfiguredServers::read).unwrap_or_default(),

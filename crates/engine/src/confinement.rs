@@ -1,5 +1,6 @@
 //! The sandbox that programs run in: what is configured in a place, what the machine offers, and whose work it is.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use everturn_tools::process::sandbox::{
     SandboxMachine, SandboxMode, SandboxNetwork, SandboxPart, SandboxSettings,
 };
 use everturn_tools::scope::SECRET;
+use everturn_tools::shell::UncertainCommand;
 
 use crate::Config;
 use crate::agents::may_edit;
@@ -19,6 +21,9 @@ use crate::background::blocking;
 use crate::options::Paths;
 use crate::outputs::folder_in;
 use crate::temporary::temporary_in;
+
+/// The permission to run a command.
+pub(crate) const COMMAND: &str = "bash";
 
 /// Decides what programs run in; clones share what is known of the machine.
 #[derive(Debug, Clone)]
@@ -33,25 +38,29 @@ impl Confinement {
         Self { machine, paths }
     }
 
-    /// Waits until it is known what the machine offers.
-    pub(crate) async fn ready(&self) {
+    /// Waits until it is known what the machine offers; false if `stopped` comes first.
+    pub(crate) async fn ready(&self, stopped: impl Future<Output = ()>) -> bool {
         if self.machine.is_known() {
-            return;
+            return true;
         }
         let machine = self.machine.clone();
-        // It fails only when the process is ending.
-        blocking(move || drop(machine.parts().cloned())).await.ok();
+        tokio::select! {
+            // It fails only when the process is ending.
+            found = blocking(move || drop(machine.parts().cloned())) => found.is_ok(),
+            () = stopped => false,
+        }
     }
 
     /// What the commands of a session run in, by what its agent may do: one that may change no file gets commands that
-    /// cannot either, and one that may not use the network without asking gets commands that have none.
+    /// cannot either, and one that may not use the network without asking gets commands that have none. Whoever does not
+    /// wait until it is known what the machine offers gets none of it, so that everything is asked about.
     pub(crate) fn of_commands(
         &self,
         config: &Config,
         policy: &Policy,
         session: &SessionId,
     ) -> Option<SandboxSettings> {
-        let settings = self.settings(config, policy)?;
+        let settings = self.settings(config, policy, self.machine.parts_by_now()?)?;
         let mode = if may_edit(policy) { settings.mode } else { SandboxMode::ReadOnly };
         // What is put there could not be told from what is gone with the program.
         let temporary = (mode == SandboxMode::Workspace)
@@ -62,7 +71,9 @@ impl Confinement {
     /// What MCP servers of a place run in, where they are confined. Nobody is asked when one starts, so it must be allowed
     /// to use the network where it cannot be kept from that.
     pub(crate) fn of_servers(&self, config: &Config, worktree: &Path) -> ServerConfinement {
-        let settings = self.settings(config, &server_policy(config));
+        // What is not known yet is waited for: nobody is asked about them.
+        let parts = self.machine.parts().cloned();
+        let settings = parts.and_then(|parts| self.settings(config, &server_policy(config), parts));
         let cuts_off =
             settings.as_ref().is_some_and(|settings| settings.parts.contains(&SandboxPart::Network));
         if server_network(config) == SandboxNetwork::Own && !cuts_off {
@@ -95,8 +106,12 @@ impl Confinement {
         }
     }
 
-    fn settings(&self, config: &Config, policy: &Policy) -> Option<SandboxSettings> {
-        let parts = self.machine.parts()?.clone();
+    fn settings(
+        &self,
+        config: &Config,
+        policy: &Policy,
+        parts: BTreeSet<SandboxPart>,
+    ) -> Option<SandboxSettings> {
         let tools = self.machine.tools()?;
         let choice = config.sandbox.under(policy);
         let network = network(policy);
@@ -147,8 +162,32 @@ pub(crate) fn decide_within(
     match permission {
         OUTSIDE => policy.decide_named(if may_edit(policy) { approved } else { &[] }, permission, patterns),
         SECRET => policy.decide_named(approved, permission, patterns),
-        _ => policy.decide(approved, permission, patterns),
+        _ => decide_commands(policy, approved, permission, patterns),
     }
+}
+
+/// What rules say where there is no sandbox, and what people have approved: of commands more is asked than the rules say.
+pub(crate) fn decide_commands(
+    policy: &Policy,
+    approved: &[Rule],
+    permission: &str,
+    patterns: &[String],
+) -> Action {
+    let may_be_denied = |pattern: &String| may_be_denied(policy, approved, pattern);
+    match policy.decide(approved, permission, patterns) {
+        Action::Allow if permission == COMMAND && patterns.iter().any(may_be_denied) => Action::Ask,
+        decided => decided,
+    }
+}
+
+/// Whether a command of which not all is known may be one that is denied: that it is not denied as it stands there says
+/// nothing then, and neither does a rule that allows everything, but only one that means just such commands.
+fn may_be_denied(policy: &Policy, approved: &[Rule], pattern: &str) -> bool {
+    let Some(UncertainCommand { beginning, mark, is_marked }) = UncertainCommand::of(pattern) else {
+        return false;
+    };
+    let named = if is_marked { pattern.to_owned() } else { format!("{mark}{pattern}") };
+    policy.denies_below(COMMAND, beginning) && !policy.allows_by_name(approved, COMMAND, &named, mark)
 }
 
 /// A session's name for a folder. Programs in the sandbox see it in their list of mounts, so it does not tell the id, which
@@ -159,8 +198,6 @@ pub(crate) fn folder_name(session: &SessionId) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use everturn_tools::process::sandbox::ToolPlaces;
     use serde_json::{Value, json};
 

@@ -116,6 +116,11 @@ impl Drains {
         });
     }
 
+    /// Fires when somebody stops what works on a session in this process.
+    pub(crate) fn cancellation(&self, id: &SessionId) -> CancellationToken {
+        self.with(|slots| slots.get(id).map(|slot| slot.cancel.clone()).unwrap_or_default())
+    }
+
     /// Fires when another process has taken over the session that this one works on.
     pub(crate) fn lost(&self, id: &SessionId) -> CancellationToken {
         self.with(|slots| slots.get(id).map(|slot| slot.lost.clone()).unwrap_or_default())
@@ -174,7 +179,7 @@ impl Drains {
         self.journal.session(id).await?;
         // The log says what came before the stop and what after it: so it comes first.
         let (interrupts, open) = match self.journal.append_interrupt(id).await {
-            Ok(appended) => (appended.session.interrupts, appended.session.open),
+            Ok(appended) => (appended.session.interrupts, appended.session.is_at_work()),
             // Only what is to be recorded of its last turn may be left.
             Err(Error::Store(everturn_store::Error::Idle(_))) => (0, false),
             Err(error) => return Err(error),

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use everturn_store::{Observer, Store};
 
 use crate::bus::Bus;
+use crate::commands::SlashCommands;
+use crate::compaction::Compactions;
 use crate::composition::{EngineServices, FeedServices};
 use crate::configurations::Configurations;
 use crate::drains::Drains;
@@ -26,6 +28,7 @@ use crate::requests::Requests;
 use crate::reverts::Reverts;
 use crate::sent_requests::SentRequests;
 use crate::sessions::Sessions;
+use crate::shell::ShellCommands;
 use crate::spending::Spending;
 use crate::trash::Trash;
 use crate::{Config, Error};
@@ -133,6 +136,12 @@ impl Engine {
         &self.0.inbox
     }
 
+    /// Summaries in place of what no longer fits.
+    #[must_use]
+    pub fn compactions(&self) -> &Compactions {
+        &self.0.compactions
+    }
+
     /// The sessions at work.
     #[must_use]
     pub fn drains(&self) -> &Drains {
@@ -173,6 +182,18 @@ impl Engine {
     #[must_use]
     pub fn reverts(&self) -> &Reverts {
         &self.0.reverts
+    }
+
+    /// Commands that a person runs.
+    #[must_use]
+    pub fn shell(&self) -> &ShellCommands {
+        &self.0.shell
+    }
+
+    /// Slash commands.
+    #[must_use]
+    pub fn commands(&self) -> &SlashCommands {
+        &self.0.commands
     }
 
     /// Sessions of other programs.

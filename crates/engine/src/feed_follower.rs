@@ -5,7 +5,7 @@
 //! anything that happens in a session that another process runs wakes the drain that waits for it. If another process
 //! goes on with the answer that a turn here is writing, it has taken the session over, and the turn ends.
 //!
-//! A session of another process is busy from the step that it starts, and idle when its log says that nothing is left to
+//! A session of another process is busy from the step or the command that it starts, and idle when its log says that nothing is left to
 //! do: see [`RestReporter`].
 
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 use crate::bus::{Bus, Live, SessionUpdate, Signal};
 use crate::drains::DrainSlots;
 use crate::requests::{RequestAnswer, WaitingCalls};
-use crate::worker::next_work;
+use crate::worker::is_due;
 
 /// The sessions that other processes run, as far as anybody here was told; clones share them.
 #[derive(Debug, Clone, Default)]
@@ -169,12 +169,12 @@ impl RestReporter {
         };
         let mut tree = Tree::new(now.session);
         tree.inbox.extend(now.inbox);
-        if next_work(&tree).is_some() {
+        let trashed = tree.session.time.trashed.is_some();
+        if is_due(&tree) {
             return Ok(());
         }
         // Whoever runs what was put into the trash closes its turn first, and says why.
-        let trashed = tree.session.time.trashed.is_some();
-        if trashed && tree.session.open && self.store.run_elsewhere().await?.contains(id) {
+        if trashed && tree.session.is_at_work() && self.store.run_elsewhere().await?.contains(id) {
             return Ok(());
         }
         // Asked last: the rows are not older than what was told, and if nothing came after that, not newer either.
@@ -256,7 +256,7 @@ impl FeedFollower {
         }
         let last = match committed.by {
             WrittenBy::Us => {
-                if let Event::StepStarted { .. } = event {
+                if let Event::StepStarted { .. } | Event::ShellStarted { .. } = event {
                     self.busy.remove(&session.id);
                 }
                 true
@@ -267,7 +267,7 @@ impl FeedFollower {
             }
         };
         // Nobody goes on with what is in the trash, however it was left.
-        let over = !session.open || session.time.trashed.is_some();
+        let over = !session.is_at_work() || session.time.trashed.is_some();
         if self.busy.follow(&session.id, committed.record.seq) && last && over {
             self.busy.review(&session.id);
         }
@@ -296,7 +296,9 @@ impl FeedFollower {
             Event::SessionParked { reason } => {
                 self.bus.send(signal(session, Signal::Failed { error: reason.clone() }));
             }
-            Event::StepStarted { .. } if self.busy.add(session.id.clone(), None) => {
+            Event::StepStarted { .. } | Event::ShellStarted { .. }
+                if self.busy.add(session.id.clone(), None) =>
+            {
                 self.bus.send(signal(session, Signal::Busy));
             }
             _ => {}

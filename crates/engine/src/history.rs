@@ -13,7 +13,9 @@ use everturn_model::tree::Node;
 use everturn_model::{FaultKind, Map, Part};
 use serde_json::Value;
 
+use crate::compaction::question;
 use crate::data_url;
+use crate::shell::EXECUTED;
 
 /// What stands for an output that was cleared from the model's view.
 const CLEARED: &str = "[Old tool result content cleared]";
@@ -26,14 +28,10 @@ pub(crate) fn messages(path: &[&Node], accepted: AcceptedContent) -> Vec<Message
     let (cut, indices) = path::visible(path);
     let results = path::results(path);
     let mut messages = Vec::new();
-    if let Some(Body::Compaction(Compaction { summary: Some(summary), recent, .. })) =
+    if let Some(Body::Compaction(Compaction { summary: Some(summary), recent, carried, .. })) =
         cut.and_then(|cut| path.get(cut)).map(|node| &node.entry.body)
     {
-        let mut text = format!("Summary of the conversation so far:\n\n{summary}");
-        if let Some(recent) = recent {
-            text.push_str(&format!("\n\nThe most recent exchanges, word for word:\n\n{recent}"));
-        }
-        messages.push(user_text(text));
+        messages.extend(question::told(summary, recent.as_deref(), carried.as_deref()));
     }
     // What the model was told has changed is in the baseline of the next epoch. Where a compaction has ended an epoch and
     // no other could begin yet, it still counts.
@@ -117,6 +115,12 @@ fn content(kind: &PartKind, accepted: AcceptedContent) -> Option<Content> {
             }
             Some(Content::Media { mime: mime.clone(), url: url.clone(), filename: filename.clone() })
         }
+        // What came of it follows.
+        PartKind::Subtask { .. } => Some(Content::Text(EXECUTED.to_owned())),
+        PartKind::Agent { name, .. } => Some(Content::Text(format!(
+            "The person wants the agent `{name}` for this: call the tool `task` with `subagent_type` \"{name}\", and write \
+             its prompt from the message above and from what it has to know of this conversation."
+        ))),
         _ => None,
     }
 }

@@ -144,7 +144,11 @@ impl Host for CallHost {
 
     fn delegates(&self) -> Vec<(String, String)> {
         let CallSurroundings { config, policy, .. } = &self.setting;
-        let mut delegates = agents::delegates(config.agents().all());
+        let mut delegates = if self.call.by_person {
+            agents::chosen_by_people(config.agents().all())
+        } else {
+            agents::delegates(config.agents().all())
+        };
         delegates.retain(|(name, _)| policy.decide(&[], "task", std::slice::from_ref(name)) != Action::Deny);
         delegates
     }

@@ -23,9 +23,9 @@ use crate::configurations::Configurations;
 use crate::drains::Drains;
 use crate::journal::Journal;
 use crate::leases::Leases;
-use crate::models::{self, Models};
+use crate::models::Models;
 use crate::requests::trust::TrustRequests;
-use crate::reverts::{self, Reverts};
+use crate::reverts::Reverts;
 pub use waiting::WaitingOutcome;
 
 /// A day in milliseconds.
@@ -191,14 +191,13 @@ impl PromptInbox {
         let agent =
             prompt.agent.or_else(|| session.agent.clone()).unwrap_or_else(|| config.agents().default_name());
         config.agents().check(&agent)?;
-        let folder = Path::new(&session.directory);
-        let of_agent = config.agents().named(&agent).and_then(|agent| agent.model.clone());
-        let of_agent = of_agent.map(|name| self.models.of(&config).named(&name, folder));
-        let given = prompt.model.map(Ok).or(of_agent).transpose()?;
-        let model = match given.or_else(|| models::chosen_before(&session)) {
-            Some(model) => model,
-            None => self.models.of(&config).default_model(folder)?,
-        };
+        for part in &prompt.parts {
+            if let PartKind::Agent { name, .. } | PartKind::Subtask { agent: name, .. } = &part.kind {
+                config.agents().check(name)?;
+            }
+        }
+        let of_agent = config.agents().named(&agent).and_then(|agent| agent.model.as_deref());
+        let model = self.models.of(&config).selected(prompt.model, of_agent, &session)?;
         let given = prompt.id.map(|message| self.check_id(&session, message)).transpose()?;
         // This may take a while, and others may prompt meanwhile: ids are in the order of admission.
         let ReadAttachments { parts, unread } = self.attachments.read(prompt.parts, &session).await;
@@ -251,7 +250,7 @@ impl PromptInbox {
     }
 
     /// Puts a prompt into the log. On a staged revert it commits that first: both in one transaction, as the owner.
-    async fn record(&self, id: &SessionId, item: &InboxItem) -> Result<(), Error> {
+    pub(crate) async fn record(&self, id: &SessionId, item: &InboxItem) -> Result<(), Error> {
         let admitted = Event::PromptAdmitted { item: Box::new(item.clone()) };
         match self.journal.append_admission(id, admitted.clone()).await {
             Err(Error::Store(everturn_store::Error::Staged(_))) => {}
@@ -261,20 +260,37 @@ impl PromptInbox {
     }
 
     async fn admit_on_revert(&self, lease: Lease, admitted: Event) -> Result<(), Error> {
-        let id = &lease.session;
-        let mut tree = self.journal.tree(id).await?;
-        // A revert that a crash cut off is carried through before it is committed.
-        if let Some(revert) = tree.session.revert.clone().filter(|revert| revert.pending) {
-            self.reverts.stage(&lease, &revert.message, revert.part.as_ref()).await?;
-            tree = self.journal.tree(id).await?;
-        }
-        let mut events = Vec::new();
-        if let Some(revert) = &tree.session.revert {
-            events.extend(reverts::committed(&tree, revert));
-        }
+        let mut events = self.reverts.committing(&lease).await?;
         events.push(admitted);
         self.journal.append_owned(&lease, events).await?;
         Ok(())
+    }
+
+    /// The prompt that was admitted under an id before, whatever it asked for.
+    pub(crate) async fn accepted_before(
+        &self,
+        id: &SessionId,
+        message: &EntryId,
+    ) -> Result<Option<InboxItem>, Error> {
+        if let Some(waiting) = self.journal.waiting_prompt(id, message).await? {
+            return Ok(Some(waiting));
+        }
+        let Some(node) = self.journal.node(id, message).await? else { return Ok(None) };
+        let everturn_model::Body::User(user) = node.entry.body else {
+            return Err(Error::Conflict(message.to_string()));
+        };
+        Ok(Some(InboxItem {
+            id: message.clone(),
+            time: node.entry.time,
+            delivery: Delivery::Steer,
+            reply: true,
+            user,
+            parts: node.parts,
+            extra: node.entry.extra,
+            resume: true,
+            place: None,
+            revision: 0,
+        }))
     }
 
     /// What was admitted under this id before, if it asked for the same.

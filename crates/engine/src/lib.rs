@@ -45,6 +45,7 @@
 //! - `steps`: how many steps an agent takes for one prompt
 //! - `structured`: answers in a shape that the prompt asks for
 //! - `history`: from the path to what a provider is given
+//! - [`compaction`]: summaries in place of what no longer fits
 //! - `provider_call`: one call to a provider
 //! - `calls`: the tool calls of a turn
 //! - `guards`: what ends work that would go on for ever or cost too much
@@ -62,6 +63,8 @@
 //! - [`sent_requests`]: what a model was sent, shown again
 //! - [`spending`]: what all sessions have used
 //! - [`reverts`]: undo and redo of messages and files
+//! - [`shell`]: commands that a person runs
+//! - [`commands`]: slash commands
 //! - `recovery`: which sessions go on by themselves
 //! - [`imports`]: sessions of other programs
 
@@ -71,6 +74,8 @@ mod background;
 mod bounds;
 pub mod bus;
 mod calls;
+pub mod commands;
+pub mod compaction;
 mod composition;
 pub mod config;
 pub mod configurations;
@@ -105,6 +110,7 @@ pub mod requests;
 pub mod reverts;
 pub mod sent_requests;
 pub mod sessions;
+pub mod shell;
 mod snapshot_folders;
 pub mod spending;
 mod steps;

@@ -24,6 +24,14 @@ impl Lifecycle {
         self.closing.cancelled().await;
     }
 
+    /// Resolves then, or when something else is cancelled.
+    pub(crate) async fn closing_or(&self, cancel: &CancellationToken) {
+        tokio::select! {
+            () = self.closing() => {}
+            () = cancel.cancelled() => {}
+        }
+    }
+
     /// Does something in the background. Closing waits for it.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(task);

@@ -5,6 +5,8 @@
 //! until the person trusts it there, and held again when its definition changes. It runs in that project and nowhere
 //! else, because the configuration of other folders does not name it.
 
+mod prompts;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -199,13 +201,16 @@ impl McpServers {
         location: &Location,
         cancel: &CancellationToken,
     ) -> Registry {
-        if !config.mcp.is_empty() {
-            self.confinement.ready().await;
+        let ready = tokio::select! {
+            ready = self.is_ready(config) => ready,
+            () = cancel.cancelled() => false,
+        };
+        if !ready {
+            return self.tools.clone();
         }
         let Some(servers) = self.set(config, location) else { return self.tools.clone() };
         tokio::select! {
-            () = cancel.cancelled() => {}
-            () = self.lifecycle.closing() => {}
+            () = self.lifecycle.closing_or(cancel) => {}
             () = servers.settled() => {}
         }
         servers.registry().clone()
@@ -218,7 +223,9 @@ impl McpServers {
         };
         let config = self.configurations.at(&location.directory).await;
         let mut statuses: BTreeMap<_, _> = config.mcp.invalid.iter().map(invalid).collect();
-        if let Some(servers) = self.set(&config, location) {
+        if self.is_ready(&config).await
+            && let Some(servers) = self.set(&config, location)
+        {
             servers.settled_by_now().await;
             statuses.extend(servers.statuses());
         }
@@ -281,7 +288,13 @@ impl McpServers {
 
     /// The servers of a place, as it is configured now.
     async fn found(&self, location: &Location) -> Option<Arc<Servers>> {
-        self.set(&*self.configurations.at(&location.directory).await, location)
+        let config = self.configurations.at(&location.directory).await;
+        if self.is_ready(&config).await { self.set(&config, location) } else { None }
+    }
+
+    /// Waits until it is known what servers can run in, unless there are none; false if the engine closes meanwhile.
+    async fn is_ready(&self, config: &Config) -> bool {
+        config.mcp.is_empty() || self.confinement.ready(self.lifecycle.closing()).await
     }
 
     fn set(&self, config: &Config, location: &Location) -> Option<Arc<Servers>> {

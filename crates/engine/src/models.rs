@@ -100,6 +100,25 @@ impl ModelFinder {
         self.reach(&self.find(wanted)?)
     }
 
+    /// The model for what somebody asks in a session: the one that was given, that of the agent, the one before, or the
+    /// default.
+    ///
+    /// # Errors
+    /// When there is none, or the agent's means nothing.
+    pub(crate) fn selected(
+        &self,
+        given: Option<ModelRef>,
+        of_agent: Option<&str>,
+        session: &Session,
+    ) -> Result<ModelRef, Error> {
+        let folder = Path::new(&session.directory);
+        let named = of_agent.filter(|_| given.is_none()).map(|name| self.named(name, folder)).transpose()?;
+        match given.or(named).or_else(|| chosen_before(session)) {
+            Some(model) => Ok(model),
+            None => self.default_model(folder),
+        }
+    }
+
     /// The same, to write requests for it and not to ask it: no key is needed.
     ///
     /// # Errors

@@ -5,8 +5,10 @@ use everturn_model::Session;
 use everturn_store::Store;
 
 use crate::Error;
+use crate::commands::is_of_command;
 use crate::drains::Drains;
 use crate::projects::Projects;
+use crate::requests::Requests;
 
 /// Wakes sessions that were left with work to do; clones share it.
 #[derive(Debug, Clone)]
@@ -14,16 +16,23 @@ pub(crate) struct Recovery {
     store: Store,
     projects: Projects,
     drains: Drains,
+    requests: Requests,
 }
 
 impl Recovery {
     /// Recovery of the sessions of a store.
-    pub(crate) fn new(store: Store, projects: Projects, drains: Drains) -> Self {
-        Self { store, projects, drains }
+    pub(crate) fn new(store: Store, projects: Projects, drains: Drains, requests: Requests) -> Self {
+        Self { store, projects, drains, requests }
     }
 
     /// Continues every session that a crash or a stop left with work to do.
     pub(crate) async fn recover(&self) -> Result<usize, Error> {
+        // Whoever waited for the answer is gone, or gives the command again.
+        for (session, request) in self.requests.waiting().await? {
+            if is_of_command(&request) {
+                self.requests.take_back(&session, &request).await?;
+            }
+        }
         // Sessions of a project that was moved here go on here.
         self.projects.location(None).await?;
         let mut count = 0;
@@ -54,8 +63,8 @@ impl Recovery {
     }
 }
 
-/// Whether a session waits for a person: parked, or with nothing but prompts that a stop holds. To find that out as its owner
+/// Whether nothing is to be settled in a session and it waits for a person: parked, or with nothing but prompts that a stop holds. To find that out as its owner
 /// would take a lease and a reading of all of it, at each start, for as long as nobody goes on with it.
 fn rests(session: &Session) -> bool {
-    session.parked || (session.held && !session.open)
+    session.shell.is_none() && (session.parked || (session.held && !session.open))
 }

@@ -76,6 +76,17 @@ impl Reverts {
         Ok(cleared)
     }
 
+    /// What commits the staged revert, if there is one, to be appended before whatever follows it. One that a crash cut off
+    /// is carried through first.
+    pub(crate) async fn committing(&self, lease: &Lease) -> Result<Vec<Event>, Error> {
+        let mut tree = self.journal.tree(&lease.session).await?;
+        if let Some(revert) = tree.session.revert.clone().filter(|revert| revert.pending) {
+            self.stage(lease, &revert.message, revert.part.as_ref()).await?;
+            tree = self.journal.tree(&lease.session).await?;
+        }
+        Ok(tree.session.revert.as_ref().map(|revert| committed(&tree, revert)).unwrap_or_default())
+    }
+
     /// Stages a revert as the owner of the session. Doing it for one that is still pending completes that.
     pub(crate) async fn stage(
         &self,
@@ -169,7 +180,7 @@ impl Reverts {
 
 /// What commits a staged revert: the conversation ends before the message that it names, and what waited behind that is
 /// taken back.
-pub(crate) fn committed(tree: &Tree, revert: &Revert) -> Vec<Event> {
+fn committed(tree: &Tree, revert: &Revert) -> Vec<Event> {
     let waits = tree.waiting(&revert.message).is_some();
     let to = match tree.node(&revert.message) {
         Some(node) => node.entry.parent.clone(),

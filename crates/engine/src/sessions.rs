@@ -20,7 +20,7 @@ use crate::family::Family;
 use crate::journal::Journal;
 use crate::leases::Leases;
 use crate::projects::{Location, Projects};
-use crate::worker::next_work;
+use crate::worker::{is_due, next_work};
 use crate::{Error, VERSION};
 pub use conversation::Conversation;
 
@@ -331,7 +331,7 @@ impl Sessions {
         };
         let amended = self.leases.at_rest(id, amend).await?;
         // The session of a process that died has no owner now whose death others could see.
-        if next_work(&self.journal.outline(id).await?).is_some() {
+        if is_due(&self.journal.outline(id).await?) {
             self.drains.wake(id);
         }
         if amended { Ok(()) } else { Err(Error::Busy(id.clone())) }

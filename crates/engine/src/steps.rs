@@ -20,7 +20,7 @@ pub(crate) fn is_last(path: &[&Node], allowance: Option<u64>) -> bool {
 fn taken(path: &[&Node]) -> u64 {
     let since = path.iter().rev().take_while(|node| !matches!(node.entry.body, Body::User(_)));
     let steps = since.filter(|node| match &node.entry.body {
-        Body::Assistant(assistant) => assistant.error.is_none(),
+        Body::Assistant(assistant) => assistant.error.is_none() && !assistant.delegated,
         _ => false,
     });
     steps.fold(0, |count, _| count + 1)

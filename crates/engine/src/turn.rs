@@ -6,9 +6,11 @@
 
 mod accounting;
 mod close;
+mod compact;
 mod cut;
 mod cut_turn;
 mod edits;
+mod end;
 mod fault;
 mod files;
 pub(crate) mod frame;
@@ -21,7 +23,10 @@ mod remains;
 mod request;
 mod results;
 mod retry;
+mod room;
 mod stream;
+mod subtask;
+mod summary;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -55,10 +60,12 @@ use crate::projects::{Location, Projects};
 use crate::snapshot_folders::SnapshotFolders;
 use crate::titles::Titles;
 use crate::turn_places::TurnPlaces;
-use crate::work_span::{WorkOutcome, WorkSpan};
+use crate::work_span::WorkSpan;
 use crate::worker::NextWork;
 use crate::{Config, Error, steps, structured};
 pub(crate) use accounting::AnswerMeter;
+pub(crate) use accounting::size as request_size;
+pub(crate) use end::TurnEnd;
 pub(crate) use files::diffs;
 use frame::RequestPlan;
 pub(crate) use leftovers::ClosedLeftovers;
@@ -66,37 +73,6 @@ use opening::TurnOpening;
 
 /// How long a prompt waits for tools before it is shown without them.
 const PROMPTLY: Duration = Duration::from_millis(100);
-
-/// How a turn ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TurnEnd {
-    /// The model goes on with what its tools gave.
-    Continue,
-    /// The model is done.
-    Done,
-    /// The person said no to a call: the session waits for them.
-    Declined,
-    /// It failed or was interrupted, and has said so.
-    Failed,
-    /// The process is ending; the next one goes on.
-    Closing,
-    /// It has not begun: what it would have promoted was changed or taken back meanwhile, or a person was asked first.
-    Stale,
-}
-
-impl TurnEnd {
-    /// How work that ended like this is called in the log; `cancel` tells what was stopped from what failed.
-    pub(crate) fn outcome(end: &Result<Self, Error>, cancel: &CancellationToken) -> WorkOutcome {
-        match end {
-            Ok(Self::Continue | Self::Done) => WorkOutcome::Completed,
-            Ok(Self::Declined) => WorkOutcome::Declined,
-            Ok(Self::Failed) if cancel.is_cancelled() => WorkOutcome::Interrupted,
-            // The process is ending, or another one has taken the session over: either way the work goes on.
-            Ok(Self::Closing | Self::Stale) | Err(Error::Busy(_)) => WorkOutcome::Interrupted,
-            Ok(Self::Failed) | Err(_) => WorkOutcome::Failed,
-        }
-    }
-}
 
 /// The services that turns work with.
 #[derive(Debug)]
@@ -123,10 +99,11 @@ pub(crate) struct TurnServices {
 }
 
 impl TurnServices {
-    /// Where the calls of a session work, and what their commands run in.
-    async fn scope(&self, location: &Location, config: &Config, policy: &Policy, session: &Session) -> Scope {
-        self.confinement.ready().await;
-        let sandbox = self.confinement.of_commands(config, policy, &session.id);
+    /// Where the calls of a turn work, and what their commands run in.
+    async fn scope(&self, location: &Location, config: &Config, policy: &Policy, turn: &Turn<'_>) -> Scope {
+        // A turn that is stopped meanwhile runs nothing any more.
+        self.confinement.ready(self.lifecycle.closing_or(turn.cancel)).await;
+        let sandbox = self.confinement.of_commands(config, policy, &turn.session().id);
         self.confinement.scope(&location.directory, &location.worktree, sandbox)
     }
 }
@@ -157,7 +134,10 @@ impl ProviderTurns {
         }
         let mut span = WorkSpan::turn(&tree.session.id);
         let mut turn = Turn::new(&self.services, lease, cancel, tree, work);
-        let end = turn.run().instrument(span.span()).await;
+        let end = match turn.work.compaction.clone() {
+            Some(wanted) => turn.compact_as_wanted(&wanted).instrument(span.span()).await,
+            None => turn.run().instrument(span.span()).await,
+        };
         span.end(TurnEnd::outcome(&end, cancel));
         Ok((end?, turn.tree, turn.work.model))
     }
@@ -274,6 +254,9 @@ impl<'r> Turn<'r> {
         if !told {
             self.update(&mut opening, &sources);
         }
+        if let (None, Some(task)) = (&waiting, subtask::pending(&opening.path(&self.tree))) {
+            return self.give_task(task, opening, location, config, policy, plan).await;
+        }
         let wanted = self.selected_model();
         let chosen = match self.services.models.of(&config).choose(wanted.as_ref(), &location.directory) {
             Ok(chosen) => chosen,
@@ -310,7 +293,7 @@ impl<'r> Turn<'r> {
                 }
             }
         };
-        let (offer, frame, request, shaped, last) = {
+        let (offer, frame, request, shaped, last, full) = {
             let mut path = opening.path(&self.tree);
             path.retain(|node| Some(&node.entry.id) != waiting.as_ref());
             let last = steps::is_last(&path, agent.steps);
@@ -321,8 +304,20 @@ impl<'r> Turn<'r> {
             let request = frame::request(&frame, &self.session().id, &path, chosen.setting().options);
             // None can be called, whatever the model tries.
             let offer = if last && !shaped { ToolOffer::default() } else { offer };
-            (offer, frame, chosen.provider.prepare(request), shaped, last)
+            let request = chosen.provider.prepare(request);
+            let full = waiting.is_none() && self.needs_room(&path, request.request(), &config, &chosen);
+            (offer, frame, request, shaped, last, full)
         };
+        if full {
+            let begun = std::mem::replace(&mut opening, TurnOpening::at(&self.tree, services.journal.mint()));
+            if !self.begin(begun).await? {
+                return Ok(TurnEnd::Stale);
+            }
+            if let Some(end) = self.make_room_before().await? {
+                return Ok(end);
+            }
+            opening = TurnOpening::at(&self.tree, services.journal.mint());
+        }
 
         let assistant = match waiting {
             Some(assistant) => assistant,
@@ -344,7 +339,7 @@ impl<'r> Turn<'r> {
         self.services.views.recall(&self.session().id, &path);
         let setting = CallSurroundings {
             session: Arc::new(self.session().clone()),
-            scope: Arc::new(self.services.scope(&location, &config, &policy, self.session()).await),
+            scope: Arc::new(self.services.scope(&location, &config, &policy, self).await),
             offer: Arc::new(offer),
             policy: Arc::new(policy),
             plan,

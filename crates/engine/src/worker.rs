@@ -2,13 +2,12 @@
 //! left to do.
 
 mod failure;
+mod next;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_model::inbox::Delivery;
-use everturn_model::session::ModelRef;
-use everturn_model::{EntryId, Session, SessionId, Tree};
+use everturn_model::{Session, SessionId, Tree};
 use everturn_store::Lease;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -22,9 +21,11 @@ use crate::journal::Journal;
 use crate::leases::{LeaseEnd, Leases};
 use crate::lifecycle::Lifecycle;
 use crate::requests::trust::TrustRequests;
+use crate::shell;
 use crate::turn::{ClosedLeftovers, ProviderTurns, TurnEnd};
 use crate::work_span::WorkSpan;
 use failure::{DrainFailure, is_deleted};
+pub(crate) use next::{NextWork, WantedCompaction, is_due, next_work};
 
 /// How often failed work is tried again before it waits for the next prompt or start.
 const MOST_FAILURES: u32 = 10;
@@ -227,7 +228,7 @@ impl Worker {
         let reading = self.readings.acquire().await;
         let tree = self.journal.tree(&lease.session).await?;
         drop(reading);
-        if next_work(&tree).is_none() {
+        if !is_due(&tree) {
             return Ok((TurnEnd::Done, LeaseEnd::Held));
         }
         let id = lease.session.clone();
@@ -256,6 +257,10 @@ impl Worker {
         {
             tracing::warn!(session = %session.id, %error, "nobody was asked whether the project is trusted");
         }
+        if let Some(cut_off) = shell::cut_off(&tree, self.journal.mint().now()) {
+            self.journal.append_owned(lease, vec![cut_off]).await?;
+            tree = self.journal.tree(&session.id).await?;
+        }
         let left_open = tree.session.open;
         let settled = match self.turns.settle_leftovers(tree, lease, cancel).await? {
             ClosedLeftovers::Settled(settled) => settled,
@@ -278,7 +283,7 @@ impl Worker {
             work.model = model;
             self.drains.begin(&session.id, tree.session.interrupts);
             // A stop that no process was there to hear is heard now.
-            if tree.session.stopping && work.promote.is_empty() {
+            if tree.session.stopping && work.promote.is_empty() && !work.asks_for_compaction() {
                 cancel.cancel();
             }
             if cancel.is_cancelled() && !tree.session.open {
@@ -287,6 +292,8 @@ impl Worker {
             if cancel.is_cancelled() {
                 // What came since is for the next drain.
                 work.promote.clear();
+                work.compaction =
+                    work.compaction.filter(|wanted| matches!(wanted, WantedCompaction::Begun(_)));
             }
             let (end, after, answering) = self.turns.run(tree, work, lease, cancel).await?;
             model = answering;
@@ -336,35 +343,6 @@ impl Worker {
         self.journal.append_leaving(lease, vec![event]).await?;
         Ok(LeaseEnd::GivenBack)
     }
-}
-
-/// What a session has to do next.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NextWork {
-    /// The prompts to promote, in this order.
-    pub(crate) promote: Vec<EntryId>,
-    /// The model of the turn before, where this process ran it.
-    pub(crate) model: Option<ModelRef>,
-}
-
-/// Steers are promoted at once, all of them; a queued prompt only when nothing else is left, one at a time. What a stop
-/// holds is promoted by neither.
-pub(crate) fn next_work(tree: &Tree) -> Option<NextWork> {
-    // A staged revert is waiting for the person; a parked session for a prompt. Nobody goes on with what is in the trash.
-    if tree.session.parked || tree.session.revert.is_some() || tree.session.time.trashed.is_some() {
-        return None;
-    }
-    let of = |delivery| {
-        tree.inbox.iter().filter(move |item| item.delivery == delivery).map(|item| item.id.clone())
-    };
-    let mut promote = Vec::new();
-    if !tree.session.held {
-        promote.extend(of(Delivery::Steer));
-        if promote.is_empty() && !tree.session.open {
-            promote.extend(of(Delivery::Queue).next());
-        }
-    }
-    (tree.session.open || !promote.is_empty()).then_some(NextWork { promote, model: None })
 }
 
 #[cfg(test)]

@@ -10,6 +10,9 @@ use crate::{Millis, Tokens};
 /// What a step of a turn used.
 pub const TURN: &str = "turn";
 
+/// What a summary of the conversation used.
+pub const COMPACTION: &str = "compaction";
+
 /// What a session had used when it came from another program.
 pub const IMPORT: &str = "import";
 
@@ -24,7 +27,7 @@ pub struct BillLine {
     pub time: Millis,
     /// By which model, where that is known.
     pub model: Option<ModelRef>,
-    /// For what: [`TURN`], [`IMPORT`], or what the event says.
+    /// For what: [`TURN`], [`COMPACTION`], [`IMPORT`], or what the event says.
     pub source: String,
     /// How much.
     pub tokens: Tokens,

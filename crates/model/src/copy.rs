@@ -79,6 +79,9 @@ pub fn close_open(nodes: &mut [Node], saved: &HashMap<PartId, String>, now: Mill
                 _ => {}
             }
         }
+        if let Body::Shell(shell) = &mut node.entry.body {
+            shell.output.get_or_insert_with(|| STILL_RUNNING.to_owned());
+        }
         if let Some(answer) = node.entry.body.assistant_mut() {
             answer.completed = Some(now);
             answer.error = Some(Fault::new(FaultKind::CutOff, COPIED));

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::compaction::CarriedContext;
 use crate::fault::Fault;
 use crate::finish::{Finish, Trigger};
 use crate::frame::RequestDigests;
@@ -150,6 +151,10 @@ pub struct Assistant {
     /// Which turn of the session it is, counted from one. Those of earlier versions and of other programs do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u64>,
+    /// True when no model was asked: the person gave a task to another agent, and its call is all that is here. Agent and
+    /// model are those of the task.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub delegated: bool,
     /// When the turn was closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed: Option<Millis>,
@@ -228,6 +233,9 @@ pub struct Compaction {
     /// Recent conversation kept as text, as V2 keeps it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recent: Option<String>,
+    /// What it carries over word for word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried: Option<Box<CarriedContext>>,
     /// When the summary was complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed: Option<Millis>,
@@ -387,6 +395,15 @@ impl Body {
             Self::Assistant(assistant) => Some(assistant),
             Self::Shell(Shell { pair: Some(pair), .. })
             | Self::Compaction(Compaction { pair: Some(pair), .. }) => Some(&pair.assistant),
+            _ => None,
+        }
+    }
+
+    /// The two messages that V1 shows it as, where it keeps them.
+    #[must_use]
+    pub fn pair(&self) -> Option<&Pair> {
+        match self {
+            Self::Shell(Shell { pair, .. }) | Self::Compaction(Compaction { pair, .. }) => pair.as_deref(),
             _ => None,
         }
     }

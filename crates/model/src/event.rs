@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::compaction::{CarriedContext, Pins};
 use crate::earlier;
 use crate::entry::{Entry, UserSummary};
 use crate::fault::Fault;
@@ -119,6 +120,11 @@ pub enum SessionChange {
     },
     /// It has work left from another program and waits for a prompt before it goes on.
     Parked,
+    /// What every compaction keeps word for word.
+    Pinned {
+        /// All that is pinned from now on.
+        pins: Pins,
+    },
     /// Shared, or no longer.
     Share {
         /// The address, or none.
@@ -529,13 +535,22 @@ catalogue! {
         /// Recent conversation kept as text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         recent: Option<String>,
+        /// What is carried over word for word.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        carried: Option<Box<CarriedContext>>,
+        /// What the request for the summary used.
+        #[serde(default, skip_serializing_if = "StepRemains::is_empty")]
+        remains: Box<StepRemains>,
     }
-    /// A compaction failed and changed nothing.
+    /// A compaction failed and changed nothing of what the model sees.
     CompactionFailed = "compaction.failed" v 2 {
         /// The compaction entry.
         entry: EntryId,
         /// Why.
         error: Fault,
+        /// What the request for the summary used.
+        #[serde(default, skip_serializing_if = "StepRemains::is_empty")]
+        remains: Box<StepRemains>,
     }
     /// The conversation ends elsewhere.
     LeafMoved = "leaf.moved" v 1 {
@@ -682,10 +697,11 @@ impl Event {
                 touches.entries.push(entry);
                 touches.parts.extend(remains.parts.iter().map(|part| &part.id));
             }
-            Self::UsageReported { entry, .. }
-            | Self::RecoveryBegun { entry }
-            | Self::CompactionEnded { entry, .. }
-            | Self::CompactionFailed { entry, .. } => touches.entries.push(entry),
+            Self::UsageReported { entry, .. } | Self::RecoveryBegun { entry } => touches.entries.push(entry),
+            Self::CompactionEnded { entry, remains, .. } | Self::CompactionFailed { entry, remains, .. } => {
+                touches.entries.push(entry);
+                touches.parts.extend(remains.parts.iter().map(|part| &part.id));
+            }
             Self::PartStarted { entry, part }
             | Self::PartAdded { entry, part }
             | Self::RetryScheduled { entry, part, .. } => {
@@ -696,8 +712,11 @@ impl Event {
             Self::EntryAdded { entry, .. }
             | Self::Labeled { entry }
             | Self::ShellStarted { entry, .. }
-            | Self::StepStarted { entry, .. }
-            | Self::CompactionStarted { entry, .. } => touches.entries.push(&entry.id),
+            | Self::StepStarted { entry, .. } => touches.entries.push(&entry.id),
+            Self::CompactionStarted { entry, .. } => {
+                touches.entries.push(&entry.id);
+                touches.inbox.push(&entry.id);
+            }
             Self::TitleChanged { entry, .. } => touches.entries.push(entry),
             Self::PromptAdmitted { item } => {
                 touches.entries.push(&item.id);
@@ -762,33 +781,4 @@ impl Event {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_unique_and_versions_start_at_one() {
-        let names: std::collections::BTreeSet<_> = CATALOGUE.iter().map(|(name, _)| name).collect();
-        assert_eq!(names.len(), CATALOGUE.len());
-        assert!(CATALOGUE.iter().all(|(_, version)| *version >= 1));
-    }
-
-    #[test]
-    fn an_event_without_fields_survives_storage() {
-        let text = serde_json::to_string(&Event::RevertCleared {}).unwrap();
-        assert_eq!(text, r#"{"revert.cleared":{}}"#);
-        assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), Event::RevertCleared {});
-    }
-
-    #[test]
-    fn an_amendment_survives_storage() {
-        // Its own fields once had the names of the event's, and the log could not be read back.
-        let part = Part::new(PartId::new("prt_1"), crate::PartKind::text("new"));
-        let event = Event::EntryAmended {
-            entry: EntryId::new("msg_1"),
-            part: Some(part.id.clone()),
-            change: Amendment::ReplacePart { part: Box::new(part) },
-        };
-        let text = serde_json::to_string(&event).unwrap();
-        assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
-    }
-}
+mod tests;

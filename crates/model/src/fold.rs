@@ -3,6 +3,8 @@
 //! A store folds each event into its rows as it appends, loading only what [`Event::touches`] names; a rebuild folds
 //! the whole log. Both call [`apply`], so projections cannot differ from the log by a second implementation.
 
+mod compaction;
+mod shell;
 mod step;
 
 use std::collections::HashSet;
@@ -208,14 +210,15 @@ impl Fold<'_> {
                 entry.extra = item.extra;
                 self.append(entry, &item.parts)?;
             }
-            Event::EntryAdded { entry, parts }
-            | Event::ShellStarted { entry, parts }
-            | Event::CompactionStarted { entry, parts } => {
-                if matches!(entry.body, Body::Compaction(_)) {
-                    self.tree.session.time.compacting = Some(self.time);
+            Event::EntryAdded { entry, parts } | Event::ShellStarted { entry, parts } => {
+                match (&record.event, &entry.body) {
+                    (_, Body::Compaction(_)) => self.tree.session.time.compacting = Some(self.time),
+                    (Event::ShellStarted { .. }, _) => self.begin_shell(entry)?,
+                    _ => {}
                 }
                 self.append((**entry).clone(), parts)?;
             }
+            Event::CompactionStarted { entry, parts } => self.start_compaction(entry, parts)?,
             Event::Labeled { entry } => self.insert((**entry).clone(), &[])?,
             Event::StepStarted { entry, frame } => {
                 let assistant = entry.body.assistant();
@@ -321,17 +324,7 @@ impl Fold<'_> {
     fn inside(&mut self, event: &Event) -> Result<(), Error> {
         match event {
             Event::ShellEnded { entry, output, exit, part } => {
-                let time = self.time;
-                let Body::Shell(shell) = &mut self.entry(entry)?.body else { return Err(self.unfit(entry)) };
-                shell.output = Some(output.clone());
-                shell.exit = *exit;
-                shell.completed = Some(time);
-                if let Some(pair) = &mut shell.pair {
-                    pair.assistant.completed = Some(time);
-                }
-                if let Some(part) = part {
-                    self.replace_part(entry, part)?;
-                }
+                self.end_shell(entry, output, *exit, part.as_deref())?;
             }
             Event::StepEnded {
                 entry,
@@ -434,7 +427,7 @@ impl Fold<'_> {
                     _ => false,
                 })?;
             }
-            Event::CompactionEnded { entry, summary, first_kept, recent } => {
+            Event::CompactionEnded { entry, summary, first_kept, recent, carried, remains } => {
                 let time = self.time;
                 let Body::Compaction(compaction) = &mut self.entry(entry)?.body else {
                     return Err(self.unfit(entry));
@@ -443,18 +436,13 @@ impl Fold<'_> {
                 compaction.summary = Some(summary.clone());
                 compaction.first_kept.clone_from(first_kept);
                 compaction.recent.clone_from(recent);
+                compaction.carried.clone_from(carried);
                 self.tree.session.compaction = Some(entry.clone());
                 self.tree.session.epoch = None;
-                self.tree.session.time.compacting = None;
+                self.close_compaction(entry, remains, None)?;
             }
-            Event::CompactionFailed { entry, error } => {
-                let time = self.time;
-                let found = self.entry(entry)?;
-                if let Some(assistant) = found.body.assistant_mut() {
-                    assistant.error = Some(error.clone());
-                    assistant.completed = Some(time);
-                }
-                self.tree.session.time.compacting = None;
+            Event::CompactionFailed { entry, error, remains } => {
+                self.close_compaction(entry, remains, Some(error))?;
             }
             Event::EntryAmended { entry, part, change } => self.amend(entry, part.as_ref(), change)?,
             _ => return Err(Error::Unfit { name: self.name, id: self.tree.session.id.to_string() }),
@@ -495,6 +483,7 @@ impl Fold<'_> {
                 SessionChange::Metadata { metadata } => session.metadata.clone_from(metadata),
                 SessionChange::Parked => session.parked = true,
                 SessionChange::Share { url } => session.share.clone_from(url),
+                SessionChange::Pinned { pins } => session.pins.clone_from(pins),
             }
         }
         Ok(())
@@ -537,6 +526,7 @@ impl Fold<'_> {
         }
         self.tree.session.leaf = to.cloned();
         (self.tree.session.open, self.tree.session.retry) = (false, None);
+        self.tree.session.open_compaction = None;
         if matches!(cause, Cause::Revert { .. }) {
             self.tree.session.revert = None;
         }
@@ -767,11 +757,7 @@ fn raise(session: &mut Session, id: &str, parts: &[Part]) {
 }
 
 fn second_id(entry: &Entry) -> Option<&str> {
-    match &entry.body {
-        Body::Shell(shell) => shell.pair.as_ref().map(|pair| pair.second.as_str()),
-        Body::Compaction(compaction) => compaction.pair.as_ref().map(|pair| pair.second.as_str()),
-        _ => None,
-    }
+    entry.body.pair().map(|pair| pair.second.as_str())
 }
 
 /// The greatest stamp used in a tree, for checks.

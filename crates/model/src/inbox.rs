@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, btree_map};
 use serde::{Deserialize, Serialize};
 
 use crate::entry::User;
+use crate::part::PartKind;
 use crate::{EntryId, Extra, Millis, Part, earlier};
 
 /// When an Admitted Prompt is promoted.
@@ -105,6 +106,12 @@ fn is_zero(value: &u32) -> bool {
 }
 
 impl InboxItem {
+    /// True when it asks for a compaction and not for an answer.
+    #[must_use]
+    pub fn is_compaction(&self) -> bool {
+        matches!(self.parts.as_slice(), [Part { kind: PartKind::Compaction { .. }, .. }])
+    }
+
     /// True when a second admission under the same id asks for the same thing. What was asked is known by its digest,
     /// where the program that admitted it kept one; what was filled in since (an attached file, a selection) may differ.
     #[must_use]

@@ -19,6 +19,7 @@
 //! - [`tree`], [`fold`]: the state and the one function that changes it
 //! - [`path`]: what a path means: its entries, its selections, its compaction cut, its results
 //! - [`copy`], [`derived_ids`]: copying entries into another session, and ids that follow from a name
+//! - [`compaction`]: what compactions carry over, and what is pinned for them
 //! - [`usage`], [`money`]: tokens, prices, decimal cost
 //! - [`bill`]: what a session has spent, line by line
 //! - [`secret_name`]: what is a secret because of its name
@@ -28,6 +29,7 @@
 
 pub mod bill;
 pub mod budget;
+pub mod compaction;
 pub mod copy;
 pub mod derived_ids;
 mod earlier;

@@ -82,12 +82,15 @@ impl PathState {
                 set(&mut self.agent, user.agent.as_ref());
                 set(&mut self.model, user.model.as_ref());
             }
+            // The model of a task is not the conversation's.
+            Body::Assistant(assistant) if assistant.delegated => {}
             Body::Assistant(assistant) => set(&mut self.model, assistant.model.as_ref()),
             Body::AgentSwitch { agent } => self.agent = Some(agent.clone()),
             Body::ModelSwitch { model } => self.model = Some(model.clone()),
             Body::ThinkingSwitch { level } => self.thinking.clone_from(level),
             Body::Epoch { .. } => self.epoch = Some(entry.id.clone()),
-            Body::Compaction(compaction) if compaction.summary.is_some() => {
+            // One that was undone has ended nothing.
+            Body::Compaction(compaction) if compaction.summary.is_some() && !entry.hidden => {
                 self.compaction = Some(entry.id.clone());
                 self.epoch = None;
             }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::budget::BudgetGrant;
+use crate::compaction::{OpenCompaction, Pins};
 use crate::entry::{Body, Entry};
 use crate::fault::Fault;
 use crate::finish::FileChange;
@@ -240,6 +241,9 @@ pub struct Session {
     /// is not closed. A restart continues these sessions.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub open: bool,
+    /// The command of a person that runs now. A restart settles it, and never runs it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shell: Option<EntryId>,
     /// How often somebody asked the work to stop: the owner compares it to see a request from another process.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub interrupts: u64,
@@ -290,6 +294,12 @@ pub struct Session {
     /// The newest compaction on the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compaction: Option<EntryId>,
+    /// A compaction that is being made. A restart makes it anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_compaction: Option<OpenCompaction>,
+    /// What every compaction keeps word for word.
+    #[serde(default, skip_serializing_if = "Pins::is_empty")]
+    pub pins: Pins,
     /// Tokens of the path.
     #[serde(default)]
     pub tokens: Tokens,
@@ -362,6 +372,7 @@ impl Session {
             extra: Extra::default(),
             leaf: None,
             open: false,
+            shell: None,
             interrupts: 0,
             stopping: false,
             waiting: 0,
@@ -377,6 +388,8 @@ impl Session {
             frames: Vec::new(),
             epoch: None,
             compaction: None,
+            open_compaction: None,
+            pins: Pins::default(),
             tokens: Tokens::default(),
             cost: Money::ZERO,
             spent: Spent::default(),
@@ -384,10 +397,16 @@ impl Session {
         }
     }
 
-    /// True when a turn is open or prompts wait, whether or not somebody holds them.
+    /// True when a turn is open, a person's command runs or prompts wait, whether or not somebody holds them.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.open || self.waiting > 0
+        self.is_at_work() || self.waiting > 0
+    }
+
+    /// True when a turn is open or a person's command runs.
+    #[must_use]
+    pub fn is_at_work(&self) -> bool {
+        self.open || self.shell.is_some()
     }
 
     /// Nobody waits for a person any more, and what failed before counts no more.

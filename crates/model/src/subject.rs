@@ -281,6 +281,8 @@ mod tests {
             summary: String::new(),
             first_kept: None,
             recent: None,
+            carried: None,
+            remains: Box::default(),
         };
         let kind = |event| Subject::of(&event, &tree).unwrap().kind.unwrap();
         assert_eq!(kind(run), SubjectKind::Shell { call: Some("call_1".into()) });

@@ -79,6 +79,8 @@ pub struct StreamingPart {
     pub session: Session,
     /// Its entry.
     pub entry: EntryId,
+    /// The message that holds it: the entry, or the second one of a pair.
+    pub message: EntryId,
     /// The part, with as much of its text as was saved.
     pub part: Part,
 }

@@ -73,7 +73,13 @@ impl Owner {
         let path = lock_file(&folder, name).ok_or_else(|| Error::io(folder.join(name), unusable()))?;
         let io = |source| Error::io(&path, source);
         let file = lock(&path).map_err(io)?;
-        write_time(&file).map_err(io)?;
+        match write_time(&file) {
+            // The lock says enough, and whoever wants to free space must be able to look at what is there.
+            Err(error) if is_full(&error) => {
+                tracing::warn!(error = error.to_string(), "the heartbeat cannot be written");
+            }
+            written => written.map_err(io)?,
+        }
         let file = Arc::new(file);
         let (stop, stopped) = channel::<()>();
         let beating = Arc::clone(&file);
@@ -268,6 +274,11 @@ fn written(path: &Path) -> Option<Millis> {
     i64::try_from(since.as_millis()).ok()
 }
 
+/// Whether there is no room for what was to be written.
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}
+
 fn write_time(file: &File) -> std::io::Result<()> {
     // Always the same length, so that a reader never sees half of an older one.
     file.write_all_at(format!("{:020}\n", now()).as_bytes(), 0)
@@ -276,6 +287,21 @@ fn write_time(file: &File) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_is_known_although_the_disk_is_full() {
+        // No command opened a store then, so nothing could be looked at to make room.
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(OWNERS).join("one");
+        std::fs::create_dir(folder.path().join(OWNERS)).unwrap();
+        // Whatever is written there finds no room.
+        std::os::unix::fs::symlink("/dev/full", &path).unwrap();
+        let timing = Timing { beat: Duration::from_secs(1000), ..Timing::default() };
+        let owner = Owner::claim(folder.path(), "one", timing).unwrap();
+        assert_eq!((owner.name(), is_free(&path)), ("one", false));
+        drop(owner);
+        assert!(!path.is_symlink());
+    }
 
     #[test]
     fn who_holds_a_lock_is_found_by_the_place_of_its_file() {

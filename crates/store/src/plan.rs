@@ -309,7 +309,10 @@ impl TouchedRows {
         self.bill.extend(changes.bill.iter().map(|line| ((line.seq, line.line), line.clone())));
         match &record.event {
             Event::PartEnded { part, .. } => self.ended.push(row::EndedStreams::Part(part.clone())),
-            Event::StepEnded { .. } | Event::StepFailed { .. } => self.ended.push(row::EndedStreams::All),
+            Event::StepEnded { .. }
+            | Event::StepFailed { .. }
+            | Event::CompactionEnded { .. }
+            | Event::CompactionFailed { .. } => self.ended.push(row::EndedStreams::All),
             // What changed, not what the event names: that may be the entry where only a part of it is replaced.
             Event::EntryAmended { .. } => {
                 self.amended.extend(changes.entries.iter().map(|id| (id.clone(), None)));

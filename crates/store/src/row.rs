@@ -138,7 +138,7 @@ impl SessionRow {
             updated: session.time.updated,
             archived: session.time.archived,
             trashed: session.time.trashed,
-            open: session.open,
+            open: session.is_at_work(),
             spent: SpentSums { cost: cost.to_nanos(), ..SpentSums::of(tokens) },
             data: encode(session)?,
         })

@@ -188,6 +188,7 @@ impl Store {
         let saved = self.streams(id).await?;
         let mut open = Vec::new();
         for node in tail.nodes {
+            let second = node.entry.body.pair().map(|pair| EntryId::new(pair.second.as_str()));
             for mut part in node.parts.into_iter().filter(streams) {
                 if let PartKind::Text { text, time, .. } | PartKind::Reasoning { text, time, .. } =
                     &mut part.kind
@@ -196,8 +197,10 @@ impl Store {
                     if let Some(saved) = saved.iter().find(|saved| saved.part == part.id) {
                         text.clone_from(&saved.text);
                     }
-                    let (session, entry) = (tail.session.clone(), node.entry.id.clone());
-                    open.push(StreamingPart { session, entry, part });
+                    let second = second.clone().filter(|_| part.second);
+                    let entry = node.entry.id.clone();
+                    let message = second.unwrap_or_else(|| entry.clone());
+                    open.push(StreamingPart { session: tail.session.clone(), entry, message, part });
                 }
             }
         }

@@ -33,6 +33,10 @@
 //! | `REFUSE`, `LENGTH` | the next step ends because it was refused or too long |
 //! | `NOTITLE:<status>`, `NOTITLE:<status>x<times>` | an HTTP error for whoever wants a title |
 //! | `MUTETITLE:<name>`, `DROPTITLE:<n>` | `MUTE` and `DROP` for an answer that is a title |
+//! | `NOSUMMARY:<status>` | an HTTP error for whoever wants a summary, by the question with which its request ends |
+//! | `BLANKSUMMARY`, `LONGSUMMARY:<n>`, `CUTSUMMARY` | a summary that is empty, has `n` words, or reached its longest length |
+//! | `MUTESUMMARY:<name>`, `HOLDSUMMARY:<name>` | `MUTE` and `HOLD` for an answer that is a summary |
+//! | `TELL:<text>` | the summary, to the end of the line, whatever else is said about summaries |
 //! | `TOGETHER:<n>` | the next `n` tool lines are called in one step |
 //!
 //! It speaks Chat Completions, Anthropic Messages, OpenAI Responses and Gemini, by the path of the request.

@@ -13,6 +13,7 @@
 //! - `capture`: what a command prints, within bounds
 //! - `confinement`: what a command may do, by what was permitted for it
 //! - `jobs`: commands that go on after their call
+//! - `person_command`: commands that the person runs
 //! - `person_notes`: what the person is told besides the output
 //! - `refusal`: what the sandbox kept from a command
 //! - `running`: a command between its start and its result
@@ -48,11 +49,13 @@ use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
 mod capture;
 mod confinement;
 mod jobs;
+mod person_command;
 mod person_notes;
 mod refusal;
 mod running;
 
 pub use confinement::{NETWORK, OUTSIDE};
+pub use person_command::{PersonCommandEnd, check_command};
 
 /// The time limit of a call that names none, in milliseconds.
 const TIMEOUT_DEFAULT: u64 = 120_000;
@@ -120,17 +123,7 @@ struct BashInput {
 impl BashInput {
     fn parse(input: Value) -> Result<Self, Failure> {
         let input: Self = decode("bash", input)?;
-        if input.command.contains('\0') {
-            return Err(Failure::InvalidInput(format!(
-                "The command holds a NUL, which no command can: {SCRIPT}"
-            )));
-        }
-        if input.command.len() > COMMAND_MAX {
-            return Err(Failure::InvalidInput(format!(
-                "The command has {} bytes, and the system takes {COMMAND_MAX} at most: {SCRIPT}",
-                input.command.len()
-            )));
-        }
+        check_command(&input.command)?;
         match input.timeout {
             Some(0) => Err(Failure::InvalidInput("timeout must be at least 1 millisecond.".into())),
             Some(timeout) if timeout > TIMEOUT_MAX => {
@@ -243,7 +236,7 @@ impl BashTool {
         let timeout = Duration::from_millis(input.timeout.unwrap_or(TIMEOUT_DEFAULT));
         let scope = Arc::clone(&context.scope);
         let mut running = RunningCommand::new(program, reader, context);
-        let ending = running.follow(timeout).await;
+        let ending = running.follow(Some(timeout)).await;
         let gone = running.settle(self.drain).await;
         let offers = || Offers::of(&input.command, workdir, &scope);
         let mut note = note(ending, &gone, timeout, offers);

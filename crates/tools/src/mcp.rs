@@ -38,7 +38,7 @@ mod tool;
 
 use std::time::Duration;
 
-pub use catalogue::{Resource, ToolInfo};
+pub use catalogue::{PromptArgument, PromptInfo, Resource, ToolInfo};
 pub use connection::{Connection, Peer};
 pub use content::{EmbeddedResource, McpContent, ResourceContent};
 pub use definition::{InvalidServer, ServerAddress, ServerDefinition};

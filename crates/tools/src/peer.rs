@@ -8,7 +8,7 @@
 //! # Layout
 //!
 //! - `table`: the system's table of connections, and the processes that hold each
-//! - `caller`: who has made a connection, by what programs of agents have open
+//! - `caller`: who has made a connection, by the process that has it
 //! - `diagnosis`: one connection, asked for by its two ends
 
 use std::net::SocketAddr;
@@ -64,15 +64,28 @@ pub fn caller_at_once(peer: SocketAddr, local: SocketAddr) -> Option<PeerProcess
 /// Who has made a connection: a program that was started for an agent, by this or another process of ours, is a command, a
 /// job, an MCP server or one of their children.
 ///
-/// `peer` is the other end and `local` ours. It looks at programs of agents only, so it is for every connection that is made
-/// while there are any. Other than for [`find`], a program in a terminal is a person's.
+/// `peer` is the other end and `local` ours. Other than for [`find`], a program in a terminal is a person's.
 #[must_use]
 pub fn caller(peer: SocketAddr, local: SocketAddr) -> PeerProcess {
+    callers(&[(peer, local)]).pop().unwrap_or(PeerProcess::Gone)
+}
+
+/// The same for many connections, which takes hardly longer than for one: the open files of every process are looked at once
+/// for all of them.
+#[must_use]
+pub fn callers(connections: &[(SocketAddr, SocketAddr)]) -> Vec<PeerProcess> {
     #[cfg(target_os = "linux")]
-    return caller::find(peer, local);
+    return caller::find(connections);
     #[cfg(not(target_os = "linux"))]
-    {
-        let _ = (peer, local);
-        PeerProcess::Person
-    }
+    return vec![PeerProcess::Person; connections.len()];
+}
+
+/// Whether no program runs that was started for an agent, by this or another process of ours, nor did here a moment ago. It is
+/// quick.
+#[must_use]
+pub fn is_quiet() -> bool {
+    #[cfg(target_os = "linux")]
+    return caller::is_quiet();
+    #[cfg(not(target_os = "linux"))]
+    true
 }

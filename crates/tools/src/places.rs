@@ -156,14 +156,10 @@ pub fn text(path: &Path, within: Option<&Path>) -> Result<Option<String>, String
 pub(crate) fn fit_text(path: &Path, within: Option<&Path>) -> Result<Option<String>, TextTrouble> {
     let unfit = |why: &dyn std::fmt::Display| TextTrouble::Unfit(format!("{}: {why}", path.display()));
     let failed = |error: &dyn std::fmt::Display| TextTrouble::Unread(format!("{}: {error}", path.display()));
-    let refused = |error: &io::Error| {
-        // Links that lead to one another.
-        let loops = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
-        if loops { unfit(error) } else { failed(error) }
-    };
+    let refused = |error: &io::Error| if stays(error, within) { unfit(error) } else { failed(error) };
     match fs::symlink_metadata(path) {
         Err(error) if is_absent(&error) => return Ok(None),
-        Err(error) => return Err(failed(&error)),
+        Err(error) => return Err(refused(&error)),
         Ok(_) => {}
     }
     let opened = match within {
@@ -203,6 +199,19 @@ pub(crate) fn fit_text(path: &Path, within: Option<&Path>) -> Result<Option<Stri
 fn open_real(real: &Path) -> Result<(File, Metadata), OpenError> {
     let folder = OpenFolder::reach(real.parent().unwrap_or(real))?;
     folder.open(real.file_name().unwrap_or_default())
+}
+
+/// Whether something that cannot be read stays so until somebody changes it: links that lead to one another, a name that no
+/// file can have. Of a project that is also what its files say of who may read them; the person's own may be locked for a
+/// while.
+pub(crate) fn stays(error: &io::Error, within: Option<&Path>) -> bool {
+    use rustix::io::Errno;
+
+    match Errno::from_io_error(error) {
+        Some(Errno::LOOP | Errno::NAMETOOLONG) => true,
+        Some(Errno::ACCESS) => within.is_some(),
+        _ => false,
+    }
 }
 
 /// Whether there is nothing at a path; so it is when a file stands where a folder should be.

@@ -43,7 +43,9 @@ pub use environment::{Secrets, is_secret};
 pub use launch::Launcher;
 pub(crate) use launch::{ProgramStart, ProgramStreams};
 #[cfg(target_os = "linux")]
-pub(crate) use process_tree::{adopted_children, ancestry, below, is_hiding, is_of_a_call, threads};
+pub(crate) use process_tree::{
+    adopted_children, ancestry, below, is_below_a_program, is_hiding, is_of_a_call, started_programs, threads,
+};
 #[cfg(target_os = "linux")]
 pub(crate) use program::had_programs_lately;
 pub(crate) use program::{Cleanup, Exit, RunningProgram};

@@ -44,7 +44,7 @@ impl ProtectedHome {
         open: impl IntoIterator<Item = &'a PathBuf>,
         programs: impl IntoIterator<Item = &'a PathBuf>,
     ) -> Self {
-        if !folder.is_absolute() || folder.parent().is_none() {
+        if folder.parent().is_none() {
             return Self::default();
         }
         let inside = |path: &&PathBuf| path.starts_with(folder) && path.as_path() != folder;
@@ -68,7 +68,7 @@ impl ProtectedHome {
 
     /// Whether it is a folder, or lies in it.
     pub(crate) fn is_in(&self, folder: &Path) -> bool {
-        self.folder.is_absolute() && self.folder.starts_with(folder)
+        self.folder.starts_with(folder)
     }
 
     /// What of it counts in a folder that is a project or was permitted: all of it if it lies in there, or if the folder
@@ -128,7 +128,8 @@ mod tests {
     #[test]
     fn names_with_a_dot_are_protected_but_for_what_is_open() {
         let open = [PathBuf::from("/me/.cargo/registry"), "/me".into(), "/elsewhere".into()];
-        let programs = [PathBuf::from("/me/my/programs"), "/usr/bin".into()];
+        // One that is the home folder itself has everything in it.
+        let programs = [PathBuf::from("/me/my/programs"), "/usr/bin".into(), "/me".into()];
         let home = ProtectedHome::new(Path::new("/me"), &open, &programs);
         for (path, expected) in [
             ("/me/.bashrc", HomePlace::Protected),

@@ -155,7 +155,7 @@ impl Scope {
     }
 
     /// The same for one that is not in the project.
-    fn is_protected_outside(&self, target: &Target) -> bool {
+    pub(crate) fn is_protected_outside(&self, target: &Target) -> bool {
         let named = |path: &Path| {
             let is_gits = |name: Component<'_>| name.as_os_str().eq_ignore_ascii_case(".git");
             protected::is_protected(path) || path.components().any(is_gits)
@@ -181,6 +181,11 @@ impl Scope {
             needs.retain(|need| need.permission != PROTECTED);
         }
         needs
+    }
+
+    /// Whether the home folder is a folder or lies in it.
+    pub(crate) fn is_around_home(&self, folder: &Path) -> bool {
+        self.home.starts_with(folder) || real(&self.home).starts_with(folder)
     }
 
     /// Whether something is ours, and no program of an agent may see it.
@@ -276,8 +281,16 @@ impl Scope {
         };
         let mut needs: Vec<Need> = (!free).then(|| outside_need(path, real)).into_iter().collect();
         let named = [(is_protected, PROTECTED), (self.is_secret(target), SECRET)];
+        // What is to be made in the home folder needs all of it, which is asked for by its own name.
+        let opens_home = |permission: &str| {
+            permission == PROTECTED
+                && !real.exists()
+                && real.parent().is_some_and(|folder| self.is_around_home(folder))
+        };
         for (_, permission) in named.into_iter().filter(|(is_needed, _)| *is_needed) {
-            needs.iter_mut().take(usize::from(!free)).for_each(|need| need.set_asked_with(permission));
+            if !opens_home(permission) {
+                needs.iter_mut().take(usize::from(!free)).for_each(|need| need.set_asked_with(permission));
+            }
             needs.push(self.need_by_name(permission, target));
         }
         needs

@@ -64,6 +64,51 @@ pub const CHANGES: &str = "(changes the shell) ";
 /// What stands before a command with a word that may be any path.
 pub const UNRESOLVED: &str = "(not resolved) ";
 
+/// The mark before a pattern that says that more may happen than the pattern names.
+fn mark(pattern: &str) -> Option<&'static str> {
+    [OPAQUE, RUNS, CHANGES].into_iter().find(|mark| pattern.starts_with(mark))
+}
+
+/// A command of which only the beginning is known before it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UncertainCommand<'p> {
+    /// What it begins with for certain.
+    pub beginning: &'p str,
+    /// What a rule begins with that means just such commands.
+    pub mark: &'static str,
+    /// Whether that stands before its pattern, too.
+    pub is_marked: bool,
+}
+
+impl<'p> UncertainCommand<'p> {
+    /// What is known of one of the patterns of a line; nothing if it is all there is to it. Of a command that runs others, or
+    /// that is not understood, nothing is known.
+    #[must_use]
+    pub fn of(pattern: &'p str) -> Option<Self> {
+        if let Some(mark) = mark(pattern) {
+            return Some(Self { beginning: "", mark, is_marked: true });
+        }
+        let (mut quoted, mut word, mut rest) = (None, 0, pattern.char_indices().peekable());
+        while let Some((at, letter)) = rest.next() {
+            match (letter, quoted) {
+                ('\'', Some('\'')) | ('"', Some('"')) => quoted = None,
+                (_, Some('\'')) => {}
+                ('\\', _) => drop(rest.next()),
+                ('\'' | '"', None) => quoted = Some(letter),
+                (' ', None) => word = at + 1,
+                // A command of this name.
+                ('[', None) if matches!(rest.peek(), None | Some((_, ' ' | '['))) => {}
+                ('$' | '`', _) | ('*' | '?' | '[' | '{', None) => {
+                    let beginning = pattern.get(..word).unwrap_or_default();
+                    return Some(Self { beginning, mark: UNRESOLVED, is_marked: false });
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
 /// What must be allowed before a line may run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Analysis {

@@ -3,19 +3,21 @@
 //!
 //! They come from the person's folders, from configured ones and from the project, and the nearest one of a name
 //! counts. A skill that cannot be used is a [`SkillProblem`] and never in the way of the others. A folder of skills
-//! that is there but cannot be listed makes the whole unavailable.
+//! that is there but cannot be listed now makes the whole unavailable; one that will not be listed until somebody changes it
+//! is a problem.
 //!
 //! A skill of the project counts only if its file lies in the project, links followed. Links in the person's own
 //! folders are followed; however they are tied, a walk ends.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::front_matter;
 use crate::host::LoadedSkill;
-use crate::places::{ConfigOrigin, Observed, Places, is_absent, plain, text};
+use crate::places::{ConfigOrigin, Observed, Places, is_absent, plain, stays, text};
 use crate::tool::Failure;
 
 /// The file that makes a folder a skill.
@@ -77,7 +79,13 @@ pub fn observe(places: &Places) -> Observed<Skills> {
     for source in sources(places, &mut problems) {
         let files = match files(&source) {
             Ok(files) => files,
-            Err(why) => return Observed::Unavailable { why },
+            Err(error) if stays(&error, source.within.as_deref()) => {
+                problems.push(SkillProblem { path: source.folder, why: error.to_string() });
+                continue;
+            }
+            Err(error) => {
+                return Observed::Unavailable { why: format!("{}: {error}", source.folder.display()) };
+            }
         };
         for path in files {
             match load(&path, source.within.as_deref()) {
@@ -157,7 +165,7 @@ fn sources(places: &Places, problems: &mut Vec<SkillProblem>) -> Vec<SkillFolder
 }
 
 /// The `SKILL.md` files of a folder, sorted. A folder further down that cannot be listed is passed over.
-fn files(source: &SkillFolder) -> Result<Vec<PathBuf>, String> {
+fn files(source: &SkillFolder) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![(source.folder.clone(), 1)];
     let mut entered = HashSet::new();
@@ -167,9 +175,7 @@ fn files(source: &SkillFolder) -> Result<Vec<PathBuf>, String> {
         let first = depth == 1;
         let meta = match fs::metadata(&folder) {
             Ok(meta) => meta,
-            Err(error) if first && !is_absent(&error) => {
-                return Err(format!("{}: {error}", folder.display()));
-            }
+            Err(error) if first && !is_absent(&error) => return Err(error),
             Err(_) => continue,
         };
         if !meta.is_dir() || !entered.insert((meta.dev(), meta.ino())) {
@@ -177,7 +183,7 @@ fn files(source: &SkillFolder) -> Result<Vec<PathBuf>, String> {
         }
         let entries = match fs::read_dir(&folder) {
             Ok(entries) => entries,
-            Err(error) if first => return Err(format!("{}: {error}", folder.display())),
+            Err(error) if first => return Err(error),
             Err(_) => continue,
         };
         for entry in entries.filter_map(Result::ok) {

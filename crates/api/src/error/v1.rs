@@ -135,7 +135,8 @@ fn explain(error: &Error) -> (String, Option<String>) {
             (message, None)
         }
         Error::Overloaded => (
-            "other large bodies are being read, and there is no room for this one: try again".to_owned(),
+            "other large requests or answers are under way, and there is no room for this one: try again"
+                .to_owned(),
             None,
         ),
         Error::NotJson(found) => (format!("the body must be application/json, not {found}"), None),

@@ -19,8 +19,9 @@ use super::run_to_end;
 use crate::App;
 use crate::answer::{JsonAnswer, PageAnswer, Result, answer, printed_answer};
 use crate::error::Error;
-use crate::error::ErrorKind::{self, Busy, NotFound};
+use crate::error::ErrorKind::{self, Busy, NotFound, Overloaded};
 use crate::input::{Json, Limit, MessagePath, PartPath, Path, Query, SessionPath};
+use crate::large::LargeAnswer;
 use crate::operation::Operation;
 use crate::wire::message::MessageWithParts;
 use crate::wire::part::{NewPart, PartShape};
@@ -31,8 +32,9 @@ pub(super) fn operations() -> Vec<Operation> {
         "/session/{sessionID}/message/{messageID}/part/{partID}",
     );
     vec![
-        Operation::get("session.messages", "/session/{sessionID}/message", list).fails_with([NotFound]),
-        Operation::get("session.message", one, read).fails_with([NotFound]),
+        Operation::get("session.messages", "/session/{sessionID}/message", list)
+            .fails_with([NotFound, Overloaded]),
+        Operation::get("session.message", one, read).fails_with([NotFound, Overloaded]),
         Operation::delete("session.deleteMessage", one, remove).fails_with([NotFound, Busy]),
         Operation::delete("part.delete", part, remove_part).fails_with([NotFound, Busy, ErrorKind::Body]),
         Operation::patch("part.update", part, replace_part).fails_with([NotFound, Busy]),
@@ -65,13 +67,21 @@ async fn list(
     Path(at): Path<SessionPath>,
     Query(asked): Query<MessagesQuery>,
 ) -> Result<PageAnswer<Vec<MessageWithParts>>> {
-    let id = at.session.0;
+    let App { engine, answers, .. } = app;
+    answers.build(LargeAnswer::Page, list_page(engine, at.session.0, asked)).await
+}
+
+async fn list_page(
+    engine: Engine,
+    id: SessionId,
+    asked: MessagesQuery,
+) -> Result<PageAnswer<Vec<MessageWithParts>>> {
     let limit = asked.limit.0.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let before = asked.before.as_deref().map(read_cursor).transpose()?;
     if before.is_some() && limit.is_none() {
         return Err(Error::Query("before needs a limit".to_owned()));
     }
-    let sessions = app.engine.sessions();
+    let sessions = engine.sessions();
     // The page from the middle with the message that it ends before, and one more, which shows whether there is more.
     if let (Some(before), Some(limit)) = (&before, limit) {
         let piece = PathPiece::UpTo(EntryId::new(before.as_str()), limit.saturating_add(3));
@@ -140,8 +150,12 @@ fn read_cursor(cursor: &str) -> Result<String> {
 }
 
 async fn read(State(app): State<App>, Path(at): Path<MessagePath>) -> Result<JsonAnswer<MessageWithParts>> {
-    let (id, message) = (at.session.0, at.message.0);
-    let sessions = app.engine.sessions();
+    let App { engine, answers, .. } = app;
+    answers.build(LargeAnswer::Page, read_one(engine, at.session.0, at.message.0)).await
+}
+
+async fn read_one(engine: Engine, id: SessionId, message: EntryId) -> Result<JsonAnswer<MessageWithParts>> {
+    let sessions = engine.sessions();
     for (piece, alone) in [(PathPiece::At(message.clone()), Alone::Must), (PathPiece::Whole, Alone::May)] {
         let Some(path) = sessions.stored(&id, piece).await? else { continue };
         let nodes = read_nodes(&path)?;

@@ -67,7 +67,7 @@ async fn prompt_async(
 }
 
 /// The last answer of a session, given after a prompt.
-async fn last_answer(engine: &Engine, id: &SessionId, prompt: &EntryId) -> Result<V1Message> {
+pub(super) async fn last_answer(engine: &Engine, id: &SessionId, prompt: &EntryId) -> Result<V1Message> {
     for limit in [Some(NEWEST), None] {
         for message in shown(&engine.sessions().conversation(id, limit).await?).into_iter().rev() {
             if message.info.get("role").and_then(Value::as_str) == Some("assistant") {

@@ -6,14 +6,15 @@ use serde::Deserialize;
 
 use crate::App;
 use crate::answer::{JsonAnswer, Result, answer};
-use crate::error::ErrorKind::{Body, NotFound};
+use crate::error::ErrorKind::{Body, NotFound, Overloaded};
 use crate::input::{NumberParameter, Path, Query, SessionPath};
+use crate::large::LargeAnswer;
 use crate::operation::Operation;
 use crate::wire::sent_request::ShownRequest;
 
 pub(super) fn operations() -> Vec<Operation> {
     let path = "/everturn/session/{sessionID}/request";
-    vec![Operation::get("everturn.session.request", path, show).fails_with([NotFound, Body])]
+    vec![Operation::get("everturn.session.request", path, show).fails_with([NotFound, Body, Overloaded])]
 }
 
 /// Which turn is meant.
@@ -29,7 +30,11 @@ async fn show(
     Path(at): Path<SessionPath>,
     Query(asked): Query<TurnQuery>,
 ) -> Result<JsonAnswer<ShownRequest>> {
-    let id = at.session.0;
-    let sent = app.engine.sent_requests().of(&id, asked.turn.0).await?;
-    answer(&ShownRequest::of(&id, &sent))
+    let App { engine, answers, .. } = app;
+    let work = async move {
+        let id = at.session.0;
+        let sent = engine.sent_requests().of(&id, asked.turn.0).await?;
+        answer(&ShownRequest::of(&id, &sent))
+    };
+    answers.build(LargeAnswer::Request, work).await
 }

@@ -219,6 +219,13 @@ async fn relocate(State(app): State<App>, Json(body): Json<SessionMoveBody>) -> 
         ));
     }
     let (id, directory) = (body.session.0, body.destination.directory);
+    // Nobody who names nothing means the folder that the server was started in, and no project is in what the system makes up.
+    let made_up = ["/proc", "/sys"];
+    if directory.is_empty()
+        || made_up.iter().any(|made_up| std::path::Path::new(&directory).starts_with(made_up))
+    {
+        return Err(Error::Body(format!("{directory:?} is no folder that a session can move to")));
+    }
     run_to_end(async move { app.engine.sessions().relocate(&id, &directory).await }).await?;
     Ok(NoContent)
 }

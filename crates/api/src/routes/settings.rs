@@ -15,7 +15,7 @@ use crate::operation::Operation;
 use crate::wire::agent::AgentInfo;
 use crate::wire::provider::{self, KnownProviders, ProviderShape, UsableProviders};
 use crate::wire::secret;
-use crate::wire::server::{ConfigShape, EmptyList, EmptyMap};
+use crate::wire::server::{ConfigShape, EmptyMap};
 use crate::workdir::Here;
 
 /// Who lists agents. Rules that all have to do with each other take a while to be put together, and until then neither other
@@ -30,7 +30,6 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::get("provider.list", "/provider", providers).fails_with([Body]),
         Operation::get("provider.auth", "/provider/auth", auth_methods),
         Operation::get("app.agents", "/agent", agents),
-        Operation::get("command.list", "/command", commands),
     ]
 }
 
@@ -92,9 +91,4 @@ async fn agents(here: Here) -> Result<JsonAnswer<Vec<AgentInfo<'static>>>> {
         answer(&here.config.agents().with_rules().map(AgentInfo::of).collect::<Vec<_>>())
     };
     tokio::task::spawn_blocking(listed).await?
-}
-
-/// None: commands cannot be run in this release, so none is offered.
-async fn commands() -> Result<JsonAnswer<EmptyList>> {
-    answer(&EmptyList)
 }

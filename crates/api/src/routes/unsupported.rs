@@ -13,15 +13,10 @@ use crate::input::{Path, SessionPath};
 use crate::operation::{HttpMethod, Operation};
 
 pub(super) fn operations() -> Vec<Operation> {
-    let (compacting, running) = ("compacting a session on request", "running a command in a session");
-    let (command, init, share) = ("running a slash command", "writing AGENTS.md", "sharing a session");
+    let share = "sharing a session";
     let settings = "changing the configuration over HTTP";
     let (add, login) = ("adding an MCP server over HTTP", "logging in to an MCP server");
     vec![
-        of_session(HttpMethod::Post, "session.summarize", "/session/{sessionID}/summarize", compacting),
-        of_session(HttpMethod::Post, "session.shell", "/session/{sessionID}/shell", running),
-        of_session(HttpMethod::Post, "session.command", "/session/{sessionID}/command", command),
-        of_session(HttpMethod::Post, "session.init", "/session/{sessionID}/init", init),
         of_session(HttpMethod::Post, "session.share", "/session/{sessionID}/share", share),
         of_session(HttpMethod::Delete, "session.unshare", "/session/{sessionID}/share", share),
         of_server(HttpMethod::Patch, "config.update", "/config", settings),

@@ -76,3 +76,18 @@ pub(crate) struct Failed<'a> {
     /// What.
     pub(crate) error: FaultView<'a>,
 }
+
+/// A slash command was carried out.
+#[derive(Debug, Serialize)]
+pub(crate) struct CommandExecuted<'a> {
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// The session.
+    #[serde(rename = "sessionID")]
+    pub(crate) session: &'a str,
+    /// What was typed behind it.
+    pub(crate) arguments: &'a str,
+    /// The message that came of it.
+    #[serde(rename = "messageID")]
+    pub(crate) message: &'a str,
+}

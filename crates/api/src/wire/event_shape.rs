@@ -106,6 +106,15 @@ enum EventContent {
         #[serde(rename = "sessionID")]
         session: Id<SessionId>,
     },
+    #[serde(rename = "command.executed")]
+    CommandExecuted {
+        name: String,
+        #[serde(rename = "sessionID")]
+        session: Id<SessionId>,
+        arguments: String,
+        #[serde(rename = "messageID")]
+        message: Id<EntryId>,
+    },
     #[serde(rename = "file.edited")]
     FileEdited { file: String },
     #[serde(rename = "todo.updated")]

@@ -67,7 +67,7 @@ impl RequestedFormat {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(inline)]
-struct PromptPart {
+pub(crate) struct PromptPart {
     id: Option<Id<PartId>>,
     #[serde(flatten)]
     kind: PromptPartKind,
@@ -136,6 +136,19 @@ impl PromptBody {
             reply: !self.no_reply,
             resume: true,
         })
+    }
+}
+
+impl PromptPart {
+    /// A file.
+    pub(crate) fn file(
+        id: Option<Id<PartId>>,
+        mime: String,
+        filename: Option<String>,
+        url: String,
+        source: Option<Value>,
+    ) -> Self {
+        Self { id, kind: PromptPartKind::File { mime, filename, url, source } }
     }
 }
 

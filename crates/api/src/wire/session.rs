@@ -210,6 +210,7 @@ impl From<&Signal> for SessionStatus {
             Signal::Busy
             | Signal::Delta { .. }
             | Signal::Progress { .. }
+            | Signal::CommandDone { .. }
             | Signal::Failed { .. }
             | Signal::Purged { .. }
             | Signal::FileEdited { .. } => Self::Busy,

@@ -132,6 +132,7 @@ fn what_decides_for_a_person_says_so() {
         operations.iter().filter(|(_, _, shown)| shown["security"][0]["basic"] == json!(["decide"]));
     let names: BTreeSet<&str> =
         deciding.map(|(_, _, shown)| shown["operationId"].as_str().unwrap()).collect();
-    let expected = ["permission.reply", "permission.respond", "question.reject", "question.reply"];
+    let expected =
+        ["permission.reply", "permission.respond", "question.reject", "question.reply", "session.shell"];
     assert_eq!(names, BTreeSet::from(expected));
 }

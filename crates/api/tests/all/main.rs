@@ -7,6 +7,7 @@
     reason = "a test that cannot go on shall fail at once"
 )]
 
+mod commands;
 mod connections;
 mod contract;
 mod document;
@@ -20,5 +21,6 @@ mod requests;
 mod sessions;
 mod settings;
 mod shapes;
+mod shell;
 mod streaming;
 mod support;

@@ -1,5 +1,7 @@
 //! Permission requests and questions.
 
+use std::process::Command;
+
 use everturn_engine::Prompt;
 use everturn_model::SessionId;
 use everturn_testkit::within;
@@ -78,6 +80,45 @@ async fn what_is_asked_in_one_folder_is_listed_in_no_other() {
         face.client.get(&list).await.ok().json()
     };
     assert_eq!((listed(face.repo.path()).await, listed(other.path()).await), (json!([asked]), json!([])));
+}
+
+/// Sends a request with the token, and says how it was answered.
+const PROGRAM: &str = r#"
+import base64, sys, urllib.error, urllib.request
+method, url, body = sys.argv[1:]
+login = "Basic " + base64.b64encode(b"opencode:the token").decode()
+headers = {"authorization": login, "content-type": "application/json"}
+request = urllib.request.Request(url, data=body.encode(), headers=headers, method=method)
+try:
+    print(urllib.request.urlopen(request).status)
+except urllib.error.HTTPError as refused:
+    print(refused.code)
+"#;
+
+#[tokio::test]
+async fn a_program_that_was_started_here_may_speak_and_not_decide() {
+    // One in a person's terminal may change what the person can, and be an agent all the same.
+    let face = Face::with(|config| config["permission"] = json!({"bash": "ask"})).await;
+    let id = face.session().await;
+    let mut events = face.client.events("/event").await;
+    face.prompt_async(&id, "TOOL:bash:echo allowed").await;
+    let asked = events.wait_for_type("permission.asked").await["properties"].clone();
+    let request = asked["id"].as_str().unwrap();
+    let send = async |method: &str, path: &str, body: &str| {
+        let (url, mut program) = (format!("{}{path}", face.base), Command::new("python3"));
+        program.args(["-c", PROGRAM, method, &url, body]);
+        let done = tokio::task::spawn_blocking(move || program.output()).await.unwrap().unwrap();
+        String::from_utf8(done.stdout).unwrap()
+    };
+    assert_eq!(send("PATCH", &format!("/session/{id}"), r#"{"title": "theirs"}"#).await, "200\n");
+    for (path, body) in [
+        (format!("/permission/{request}/reply"), r#"{"reply": "once"}"#),
+        (format!("/session/{id}/permissions/{request}"), r#"{"response": "always"}"#),
+    ] {
+        assert_eq!(send("POST", &path, body).await, "403\n", "{path}");
+    }
+    assert_eq!(face.client.get("/permission").await.ok().json(), json!([asked]));
+    assert_eq!(face.client.get(&format!("/session/{id}")).await.ok().json()["title"], "theirs");
 }
 
 #[tokio::test]

@@ -256,8 +256,10 @@ async fn a_session_is_moved_to_another_folder() {
     let mut with_changes = moved.clone();
     with_changes["moveChanges"] = json!(true);
     assert_eq!(face.client.post(path, &with_changes).await.status, 400);
-    let nowhere = json!({"sessionID": id, "destination": {"directory": "/no/such/folder"}});
-    assert_eq!(face.client.post(path, &nowhere).await.status, 400);
+    for nowhere in ["/no/such/folder", "", "/proc/1", "/sys/kernel"] {
+        let body = json!({"sessionID": id, "destination": {"directory": nowhere}});
+        assert_eq!(face.client.post(path, &body).await.status, 400, "{nowhere}");
+    }
     let missing = json!({"sessionID": "ses_missing", "destination": {"directory": there}});
     assert_eq!(face.client.post(path, &missing).await.status, 404);
 }

@@ -94,14 +94,8 @@ async fn what_the_terminal_asks_for_at_its_start() {
     let face = Face::start().await;
     let health = face.client.get("/global/health").await.ok().json();
     assert_eq!(health["healthy"], true);
-    for path in [
-        "/lsp",
-        "/formatter",
-        "/skill",
-        "/command",
-        "/experimental/workspace",
-        "/experimental/workspace/status",
-    ] {
+    for path in ["/lsp", "/formatter", "/skill", "/experimental/workspace", "/experimental/workspace/status"]
+    {
         assert_eq!(face.client.get(path).await.ok().json(), json!([]), "{path}");
     }
     for path in ["/mcp", "/provider/auth", "/session/status", "/experimental/resource"] {

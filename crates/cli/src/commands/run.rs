@@ -3,8 +3,10 @@
 //! It shows what the bus tells. What the bus has lost is read from the log: see [`RunCommand::catch_up`].
 //!
 //! - `output`: what was shown
+//! - `slash`: slash commands
 
 mod output;
+mod slash;
 
 use std::fmt;
 use std::path::Path;
@@ -71,8 +73,11 @@ impl RefusedWork {
 #[command(after_help = STATUSES)]
 pub(crate) struct RunCommand {
     /// The prompt
-    #[arg(required_unless_present = "resume")]
+    #[arg(required_unless_present_any = ["resume", "command"])]
     message: Vec<String>,
+    /// Give this slash command, with the prompt as its arguments
+    #[arg(long, value_name = "NAME")]
+    command: Option<String>,
     /// The model: provider/model, a part of its name, or scripted/ and the path of a script
     #[arg(short, long)]
     model: Option<String>,
@@ -86,7 +91,7 @@ pub(crate) struct RunCommand {
     #[arg(short = 'c', long = "continue", conflicts_with = "session")]
     newest: bool,
     /// Go on with the prompts that wait in the session since it was stopped, as `everturn session resume` does
-    #[arg(long, conflicts_with_all = ["message", "model", "agent"])]
+    #[arg(long, conflicts_with_all = ["message", "model", "agent", "command"])]
     resume: bool,
     /// Say yes to every permission request instead of no; this trusts no project, and lets no loop and no used-up budget go on
     #[arg(long)]
@@ -100,7 +105,17 @@ impl RunCommand {
     /// The command that goes on in a session with what waits there.
     pub(crate) fn resume(session: String, yes: bool) -> Self {
         let (message, model, agent) = (Vec::new(), None, None);
-        Self { message, model, agent, session: Some(session), newest: false, resume: true, yes, trust: false }
+        Self {
+            message,
+            command: None,
+            model,
+            agent,
+            session: Some(session),
+            newest: false,
+            resume: true,
+            yes,
+            trust: false,
+        }
     }
 
     pub(crate) fn execute(self) -> Result<()> {
@@ -120,7 +135,7 @@ impl RunCommand {
 
     pub(super) async fn run(&self, engine: &Engine) -> Result<()> {
         let location = engine.projects().location(None).await?;
-        if !self.resume && self.message.join(" ").trim().is_empty() {
+        if !self.resume && self.command.is_none() && self.message.join(" ").trim().is_empty() {
             bail!("the prompt is empty; say what is to be done");
         }
         let found = self.find(engine, &location).await?;
@@ -144,6 +159,7 @@ impl RunCommand {
             None if found.is_none() => config.agents().check_default()?,
             None => {}
         }
+        self.check_command(engine, &config, &location).await?;
         let session = match found {
             Some(session) => session,
             None => engine.sessions().create(&location, NewSession::default()).await?,
@@ -155,6 +171,9 @@ impl RunCommand {
                 Some(first) => RunOutput::of_waiting(table::text, session.id.clone(), first),
                 None => RunOutput::of_open_turn(table::text, session.id.clone()),
             }
+        } else if let Some(name) = &self.command {
+            let item = self.give(engine, &session.id, name).await?;
+            RunOutput::new(table::text, session.id.clone(), item.id)
         } else {
             let prompt = Prompt { model, agent: self.agent.clone(), ..Prompt::text(&self.message.join(" ")) };
             let item = engine.inbox().admit(&session.id, prompt).await?;
@@ -291,7 +310,7 @@ impl RunCommand {
             return Ok(false);
         }
         match engine.sessions().get(id).await {
-            Ok(session) => Ok(session.open),
+            Ok(session) => Ok(session.is_at_work()),
             Err(Error::NoSession(_)) => Ok(false),
             Err(error) => Err(error.into()),
         }
@@ -343,7 +362,7 @@ impl RunCommand {
                         "attempt {attempt} failed: {message}; the next one is in {seconds:.0} s"
                     )));
                 }
-                Signal::Progress { .. } | Signal::FileEdited { .. } => {}
+                Signal::Progress { .. } | Signal::FileEdited { .. } | Signal::CommandDone { .. } => {}
             },
             SessionUpdate::Committed(committed) => {
                 let session = &committed.tree.session;

@@ -5,10 +5,14 @@
 //! - `state`: what a session does or waits for
 //! - `shelf`: the archive and the trash
 //! - `inbox`: prompts that wait
+//! - `compact`: summaries in place of what no longer fits
+//! - `pin`: what every summary keeps word for word
 //! - `request`: what the model was sent
 
+mod compact;
 mod inbox;
 pub(super) mod lookup;
+mod pin;
 mod request;
 mod shelf;
 mod show;
@@ -32,7 +36,9 @@ use super::import::rules_line;
 use super::run::RunCommand;
 use crate::settings::{self, Listeners};
 use crate::table;
+use compact::CompactCommand;
 use inbox::InboxCommand;
+use pin::PinCommand;
 use request::RequestCommand;
 use shelf::Shelf;
 
@@ -101,6 +107,8 @@ pub(crate) enum SessionCommand {
         json: bool,
     },
     Inbox(InboxCommand),
+    Compact(CompactCommand),
+    Pin(PinCommand),
     /// Stop the work of a session, whichever process runs it; what waits there is kept
     Abort {
         /// The session
@@ -156,7 +164,7 @@ pub(crate) struct SessionIds {
 impl SessionCommand {
     pub(crate) fn execute(self) -> Result<()> {
         // Only these do more than read and write.
-        let works = matches!(self, Self::Resume { .. } | Self::Abort { .. });
+        let works = matches!(self, Self::Resume { .. } | Self::Abort { .. } | Self::Compact { .. });
         let mut builder = match works {
             true => tokio::runtime::Builder::new_multi_thread(),
             false => tokio::runtime::Builder::new_current_thread(),
@@ -234,6 +242,8 @@ impl SessionCommand {
             }
             Self::Request(command) => command.perform(engine).await,
             Self::Inbox(command) => command.perform(engine).await,
+            Self::Compact(command) => command.perform(engine).await,
+            Self::Pin(command) => command.perform(engine).await,
             Self::Abort { id } => {
                 let session = lookup::listed(engine, &id).await?;
                 if !session.has_work() {

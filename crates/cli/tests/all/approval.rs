@@ -321,3 +321,58 @@ async fn no_program_of_an_agent_changes_the_rules_of_a_session() {
         assert_eq!((&session["title"], &session["permission"]), (&title["title"], &Value::Null), "{session}");
     }
 }
+
+/// Two programs: one of the person's asks for the sessions and hands its connection on, and one of the agent's takes it and
+/// allows the session everything.
+const HEIR: &str = r#"
+import base64, http.client, os, socket, sys, time
+from urllib.parse import urlparse
+
+role, url = sys.argv[1:3]
+place = urlparse(url)
+client = http.client.HTTPConnection(place.hostname, place.port)
+headers = {
+    "authorization": "Basic " + base64.b64encode(b"opencode:test-password").decode(),
+    "content-type": "application/json",
+}
+meeting = socket.socket(socket.AF_UNIX)
+if role == "person":
+    client.request("GET", "/session", headers=headers)
+    client.getresponse().read()
+    meeting.bind("meeting")
+    meeting.listen()
+    other, _ = meeting.accept()
+    socket.send_fds(other, [b"x"], [client.sock.fileno()])
+else:
+    while True:
+        try:
+            meeting.connect("meeting")
+            break
+        except OSError:
+            time.sleep(0.02)
+    _, files, _, _ = socket.recv_fds(meeting, 1, 1)
+    client.sock = socket.socket(fileno=files[0])
+    # Until the other one has ended, it is theirs as well.
+    meeting.recv(1)
+    body = b'{"permission": [{"permission": "*", "pattern": "*", "action": "allow"}]}'
+    client.request("PATCH", place.path, body, headers)
+    with open("told.part", "w") as file:
+        file.write(str(client.getresponse().status))
+    os.rename("told.part", "told")
+"#;
+
+#[tokio::test]
+async fn who_changes_something_is_looked_up_anew() {
+    // A connection was a person's for as long as it was open, whoever had it by then.
+    let scene = Scene::new(Some("off")).await;
+    std::fs::write(scene.repo.join("heir.py"), HEIR).unwrap();
+    let path = format!("/session/{}", scene.session);
+    let url = format!("{}{path}", scene.server.base_url());
+    let mut person = tokio::process::Command::new("python3");
+    let mut person = person.current_dir(scene.repo.path()).args(["heir.py", "person", &url]).spawn().unwrap();
+    scene.command(line(&format!("python3 heir.py agent {url}"))).await;
+    assert!(within("the person's program", person.wait()).await.unwrap().success());
+    assert_eq!(scene.told("told").await, "403");
+    let session = scene.server.client().get(&path).await.ok().json();
+    assert_eq!(session["permission"], Value::Null, "{session}");
+}

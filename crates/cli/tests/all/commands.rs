@@ -362,6 +362,40 @@ fn a_run_answers_everything_that_is_asked_at_once() {
 }
 
 #[test]
+fn a_slash_command_is_run_with_its_arguments_and_asks() {
+    let home = Home::new();
+    let folder = home.work().join(".opencode/command");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("hello.md"), "Say hello to $1\n").unwrap();
+    std::fs::write(home.work().join("play.json"), json!([{"text": "an answer"}]).to_string()).unwrap();
+    let run = |command: &str, more: &[&str]| {
+        home.run(&[&["run", "--model", "scripted/./play.json", "--command", command], more].concat())
+    };
+    let said = run("hello", &["Ada"]);
+    assert_eq!((said.status, said.stdout.as_str()), (Some(0), "an answer\n"), "{}", said.stderr);
+    let listed: Value = serde_json::from_str(&home.run(&["session", "list", "--json"]).success()).unwrap();
+    let shown = home.run(&["session", "show", listed[0]["id"].as_str().unwrap()]).success();
+    assert!(shown.contains("Say hello to Ada"), "{shown}");
+    // Nothing of a repository is run before the person trusts it.
+    std::fs::write(folder.join("runs.md"), "It prints !`echo ran >> runs; echo out`\n").unwrap();
+    let held = run("runs", &[]);
+    assert_eq!(held.status, Some(1), "{}", held.stderr);
+    assert!(held.stderr.contains("waits for your trust"), "{}", held.stderr);
+    let refused = run("nothing", &[]);
+    assert_eq!(refused.status, Some(1), "{}", refused.stderr);
+    assert!(refused.stderr.contains("there is no command nothing; known: hello, init"), "{}", refused.stderr);
+    assert!(!home.work().join("runs").exists());
+    home.configure(&json!({"permission": {"bash": "ask"}}));
+    let asked = run("runs", &["--trust"]);
+    assert_eq!(asked.status, Some(3), "{}", asked.stderr);
+    assert!(asked.stderr.contains("`bash` was asked for and refused (echo ran"), "{}", asked.stderr);
+    assert!(!home.work().join("runs").exists());
+    let allowed = run("runs", &["--yes"]);
+    assert_eq!((allowed.status, allowed.stdout.as_str()), (Some(0), "an answer\n"), "{}", allowed.stderr);
+    assert_eq!(std::fs::read_to_string(home.work().join("runs")).unwrap(), "ran\n");
+}
+
+#[test]
 fn a_run_ends_where_a_guard_stops_it() {
     // A model that makes the same call for ever was answered for ever, with --yes.
     let home = Home::new();

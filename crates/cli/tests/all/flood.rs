@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::stage::Stage;
+use crate::stage::{Stage, prompt};
 
 /// How long an answer takes at most beside a flood, but for what the machine itself takes: the median of some tries is
 /// compared with that of a server that nobody else speaks to. A campaign looks at it, because a test beside others may have
@@ -166,4 +166,34 @@ async fn large_prompts_hold_up_nobody() {
     }
     prompting.await.unwrap();
     check(&stage, &client).await;
+}
+
+#[tokio::test]
+async fn large_answers_hold_up_nobody() {
+    // Each was built by the threads that serve everybody, as many at once as were asked for, and was there until somebody had
+    // read it or the server had ended, which it did much later.
+    let mut stage = stage().await;
+    let client = stage.client();
+    let id = stage.session("large").await;
+    let path = format!("/session/{id}/message");
+    let text = json!({"type": "text", "text": "word ".repeat(400_000)});
+    for _ in 0..6 {
+        client.post(&path, &json!({"noReply": true, "parts": [text]})).await.ok();
+    }
+    client.post(&path, &prompt("SAY:done")).await.ok();
+    let host = stage.server.base_url().strip_prefix("http://").unwrap().to_owned();
+    let request = format!("/everturn/session/{id}/request");
+    let mut readers = Vec::new();
+    for path in [&path, &request].repeat(20) {
+        let mut stream = connect(&stage).await;
+        let head = format!(
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Basic b3BlbmNvZGU6dGVzdC1wYXNzd29yZA==\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        readers.push(stream);
+    }
+    check(&stage, &client).await;
+    let begun = Instant::now();
+    assert!(stage.server.stop().await.success());
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
 }

@@ -14,6 +14,7 @@
 mod approval;
 mod attach;
 mod commands;
+mod compact;
 mod crash;
 mod damage;
 mod decisions;

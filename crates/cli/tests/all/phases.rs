@@ -48,7 +48,7 @@ const PHASES: [&str; 26] = [
 ];
 
 /// Phases that need what we do not have yet, and what that is. What they leave behind is taken out of the later ones.
-const NOT_YET: &[(&str, &str)] = &[("18-shell", "commands of the person"), ("21-summarize", "compaction")];
+const NOT_YET: &[(&str, &str)] = &[];
 
 /// What differs, and why it may: phase, event and field, reason.
 const DIFFERENCES: &[(&str, &str, &str)] = &[
@@ -101,6 +101,9 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
     ("19-provider-error", "session.error error.data.responseHeaders", OTHER_MODEL_SERVER),
     ("19-provider-error", "message.updated(assistant) info.error.data.responseHeaders", OTHER_MODEL_SERVER),
     ("20-rename", "session.updated info.tokens", USED),
+    ("21-summarize", "message.part.delta delta", OTHER_SUMMARY),
+    ("21-summarize", "message.part.updated(text) part.text", OTHER_SUMMARY),
+    ("21-summarize", "session.updated info.tokens", USED),
     ("22-prompt-after-compaction", "session.updated info.tokens", USED),
     ("25-archive", "session.updated info.tokens", USED),
     ("26-delete", "session.deleted info.tokens", USED),

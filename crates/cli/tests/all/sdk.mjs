@@ -61,11 +61,12 @@ const missing = await client.session
   .get({ path: { id: forked.id } })
   .then(() => null)
   .catch((cause) => cause?.cause?.body?.name ?? cause?.name ?? String(cause));
+const ran = (await client.session.shell({ path, body: { agent: "build", command: "echo by the person" } })).data;
 
 controller.abort();
 await reading;
 console.log(
   JSON.stringify({
-    created, answered, status, aborted, messages, forked, forkedMessages, listed, updated, deleted, left, missing, events,
+    created, answered, status, aborted, messages, forked, forkedMessages, listed, updated, deleted, left, missing, ran, events,
   }),
 );

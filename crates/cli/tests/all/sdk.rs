@@ -73,12 +73,16 @@ async fn a_program_with_the_sdk() {
     assert_eq!(ids(&got["left"]), std::slice::from_ref(created));
     assert_eq!(got["missing"], "NotFoundError");
 
+    assert_eq!(summary(&json!([got["ran"]])), json!([["assistant", null, [["tool", "completed"]]]]));
+    assert_eq!(got["ran"].pointer("/parts/0/state/output"), Some(&json!("by the person\n")));
+
     let events = got["events"].as_array().unwrap();
     let of_tool = |event: &&Value| event.pointer("/properties/part/type") == Some(&json!("tool"));
     let mut states: Vec<&Value> =
         events.iter().filter(of_tool).map(|event| &event["properties"]["part"]["state"]["status"]).collect();
     states.dedup();
-    assert_eq!(states, ["pending", "running", "completed"]);
+    // The second is the person's command.
+    assert_eq!(states, ["pending", "running", "completed", "running", "completed"]);
     let deltas = events.iter().filter(|event| event["type"] == "message.part.delta");
     let text: String = deltas.filter_map(|event| event["properties"]["delta"].as_str()).collect();
     assert_eq!(text, "all doneone ");

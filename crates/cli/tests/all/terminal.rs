@@ -75,6 +75,18 @@ async fn text_streams_and_a_tool_runs() {
 }
 
 #[tokio::test]
+async fn a_command_of_the_person_runs() {
+    let Attached { terminal, stage: _stage, _home } = at_home().await;
+    terminal.press(&["!"]);
+    terminal.shows("Shell").await;
+    terminal.enter("echo from the person").await;
+    terminal.conversation(&["$ echo from the person", "from the person", OPEN]).await;
+    let prompt = "SAY:seen";
+    terminal.enter(prompt).await;
+    terminal.conversation(&["$ echo from the person", "from the person", prompt, "seen", DONE]).await;
+}
+
+#[tokio::test]
 async fn an_answer_is_interrupted() {
     let Attached { terminal, stage, _home } = at_home().await;
     let prompt = "HOLD:long SAY:never to be finished";

@@ -119,6 +119,18 @@ fn a_broken_file_stops_no_command() {
 }
 
 #[test]
+fn a_file_that_is_named_and_not_there_stops_no_command() {
+    // A file with a mistake in it was named, and one that was missing stopped everything.
+    let mut home = Home::new();
+    home.set("OPENCODE_CONFIG", "/nowhere/opencode.json");
+    let told = "configuration: OPENCODE_CONFIG: it names /nowhere/opencode.json, which is not there";
+    let shown = home.run(&["doctor"]);
+    assert!(shown.status == Some(0) && shown.stdout.contains(told), "{shown:?}");
+    let listed = home.run(&["models"]);
+    assert!(listed.status == Some(0) && listed.stderr.contains(told), "{listed:?}");
+}
+
+#[test]
 fn only_the_word_trust_trusts_a_project_in_a_run() {
     let (own, theirs) = (ModelServer::start(), ModelServer::start());
     let home = Home::new();
@@ -207,7 +219,7 @@ async fn a_client_is_asked_for_trust_and_the_next_prompt_has_it() {
     let asked = events.wait_for_type("permission.asked").await["properties"].clone();
     assert_eq!(
         (&asked["permission"], &asked["patterns"], &asked["sessionID"]),
-        (&json!("project_trust"), &json!(["mcp.docs", "model", "provider.theirs"]), &json!(session))
+        (&json!("project_trust"), &json!(["mcp.docs", "provider.theirs", "model"]), &json!(session))
     );
     assert_eq!(asked["metadata"]["folder"], scene.repo.dir());
     assert_eq!(scene.waiting().await, std::slice::from_ref(&asked));
@@ -308,4 +320,46 @@ async fn opencodes_terminal_shows_what_it_would_trust() {
         }
     };
     within("the setting to count", trusted).await;
+}
+
+#[tokio::test]
+async fn what_is_in_a_file_that_a_project_names_is_shown_and_trusted() {
+    // The name of the file was trusted: what was written there afterwards ran, and had the key sent elsewhere.
+    let (first, second) = (ModelServer::start(), ModelServer::start());
+    let home = Home::new();
+    let ran = home.work().join("ran");
+    let write = |url: &str, word: &str| {
+        std::fs::write(home.work().join("url.txt"), format!("{url}\n")).unwrap();
+        std::fs::write(home.work().join("cmd.txt"), format!("echo {word} >> {}\n", ran.display())).unwrap();
+    };
+    bring(
+        &home,
+        &json!({
+            "model": "theirs/m",
+            "provider": {"theirs": {"options": {"baseURL": "{file:./url.txt}"}, "models": {"m": {}}}},
+            "mcp": {"s": {"type": "local", "command": ["sh", "-c", "{file:./cmd.txt}"]}},
+        }),
+    );
+    write(&first.base_url(), "one");
+    let shown = home.run(&["trust", "--show"]).success();
+    assert!(shown.contains(&first.base_url()) && shown.contains("echo one >> "), "{shown}");
+    assert_eq!(home.run(&["trust", "--yes"]).status, Some(0));
+    home.run(&["mcp", "list"]).success();
+    assert_eq!(std::fs::read_to_string(&ran).unwrap(), "one\n");
+    let said = home.run(&["run", "SAY:by theirs"]);
+    assert_eq!((said.status, said.stdout.as_str()), (Some(0), "by theirs\n"), "{said:?}");
+    let before = std::fs::read_to_string(&ran).unwrap();
+
+    write(&second.base_url(), "two");
+    let shown = home.run(&["trust", "--show"]).success();
+    let lines = |mark: &str| -> String {
+        shown.lines().filter(|line| line.trim_start().starts_with(mark)).collect::<Vec<_>>().join("\n")
+    };
+    let (gone, added) = (lines("-"), lines("+"));
+    assert!(gone.contains(&first.base_url()) && gone.contains("echo one >> "), "{shown}");
+    assert!(added.contains(&second.base_url()) && added.contains("echo two >> "), "{shown}");
+    home.run(&["mcp", "list"]).success();
+    assert_eq!(home.run(&["run", "SAY:x"]).status, Some(1));
+    assert_eq!(std::fs::read_to_string(&ran).unwrap(), before);
+    assert!(second.requests().is_empty());
 }

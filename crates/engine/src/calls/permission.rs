@@ -2,23 +2,20 @@
 
 use std::sync::Arc;
 
-use everturn_model::permission::{Action, Rule};
+use everturn_model::permission::{Action, Policy, Rule};
 use everturn_model::request::{Ask, Request};
-use everturn_tools::Need;
 use everturn_tools::bash::NETWORK;
 use everturn_tools::process::sandbox::{SandboxPart, SandboxSettings};
+use everturn_tools::{Need, Scope};
 
 use super::repetition::is_about_repetition;
 use super::{CallSurroundings, INTERRUPTED, ToolCall, ToolCalls};
 use crate::Error;
-use crate::confinement::decide_within;
+use crate::confinement::{COMMAND, decide_commands, decide_within};
 use crate::requests::RequestAnswer;
 
 /// What the model is told when the person says no. Clients look for these words.
 const REJECTED: &str = "The user rejected permission to use this specific tool call.";
-
-/// The permission to run a command.
-const COMMAND: &str = "bash";
 
 /// Whether a call may run.
 pub(super) enum Permit {
@@ -97,13 +94,7 @@ impl ToolCalls {
 impl CallSurroundings {
     /// What the rules say about a need, and what people have approved.
     fn decide(&self, approved: &[Rule], need: &Need) -> Action {
-        let is_walled = self.scope.sandbox.as_ref().is_some_and(SandboxSettings::is_whole);
-        if is_walled {
-            decide_within(&self.policy, approved, &need.permission, &need.patterns)
-        } else {
-            // There is no wall to leave, and nothing that it hides, and who allows everything means that too.
-            self.policy.decide(approved, &need.permission, &need.patterns)
-        }
+        decide_need(&self.scope, &self.policy, approved, need)
     }
 
     /// Whether one answer is for a need and for another one of the call.
@@ -130,13 +121,24 @@ impl CallSurroundings {
     }
 }
 
+/// What rules say about a need in a scope, and what people have approved.
+pub(crate) fn decide_need(scope: &Scope, policy: &Policy, approved: &[Rule], need: &Need) -> Action {
+    if scope.sandbox.as_ref().is_some_and(SandboxSettings::is_whole) {
+        decide_within(policy, approved, &need.permission, &need.patterns)
+    } else {
+        // There is no wall to leave, and nothing that it hides, and who allows everything means that too.
+        decide_commands(policy, approved, &need.permission, &need.patterns)
+    }
+}
+
+/// What is said of a need that a rule denies.
+pub(crate) fn denial_words(need: &Need) -> String {
+    format!("a rule is against {} on {}", need.permission, need.patterns.join(", "))
+}
+
 fn denial(need: &Need) -> Permit {
-    let text = format!(
-        "Not allowed: a rule is against {} on {}. Find another way or say that it cannot be \
-         done.",
-        need.permission,
-        need.patterns.join(", ")
-    );
+    let text =
+        format!("Not allowed: {}. Find another way or say that it cannot be done.", denial_words(need));
     Permit::Refuse { text, declined: false }
 }
 

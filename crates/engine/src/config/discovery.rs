@@ -16,6 +16,7 @@ use super::budget::Budgets;
 use super::caution::{Cautions, caution, caution_about};
 use super::known_keys::BUILTIN_AGENTS;
 use super::layer::{self, ConfigLayer, FileStamps, merge, put_at};
+use super::named_files::NamedFiles;
 use super::problem::ConfigProblem;
 use super::project::{self, ProjectRequest, path_of};
 use super::rules::rules;
@@ -50,7 +51,8 @@ impl FoundConfig {
 pub(crate) fn find(directory: &Path, sources: &ConfigSources, trust: &Trust, data: &Path) -> FoundConfig {
     let folders = project_folders(directory);
     let root = folders.first().map_or(directory, |root| *root);
-    let mut reading = ConfigReading { sources, stamps: FileStamps::default(), problems: Vec::new() };
+    let (stamps, named) = (FileStamps::default(), NamedFiles::of(root));
+    let mut reading = ConfigReading { sources, stamps, named, problems: Vec::new() };
     let mut first = reading.read_all(&sources.first_files(), None);
     first.extend(reading.read_markdown(&sources.own, None));
     // A file that the person names is theirs, wherever it lies.
@@ -62,7 +64,7 @@ pub(crate) fn find(directory: &Path, sources: &ConfigSources, trust: &Trust, dat
     let mut last = reading.read_all(&sources.last_files(), None);
     last.extend(reading.read_markdown(sources.last.as_slice(), None));
     sources.last.iter().for_each(|folder| reading.stamps.note(folder));
-    reading.problems.extend(sources.missing_folder());
+    reading.problems.extend(sources.missing());
     for text in sources.texts(directory) {
         match text {
             Ok(layer) => last.push(layer),
@@ -78,16 +80,13 @@ pub(crate) fn find(directory: &Path, sources: &ConfigSources, trust: &Trust, dat
     for layer in first.iter_mut().chain(&mut brought).chain(&mut last) {
         layer.settle();
     }
-    let project = merged(&brought);
-    let request = project::take_apart(project);
+    let mut request = project::take_apart(merged(&brought));
+    reading.stamps.note(trust.file());
+    let (granted, held) = reading.named.read_all(&mut request, &trust.of(root), &mut reading.stamps);
     for refusal in &request.refused {
         let layer = brought.iter().rev().find(|layer| layer.says(&refusal.path)).or(brought.last());
         reading.problems.extend(layer.map(|layer| layer.problem(&refusal.path, refusal.what.clone())));
     }
-    reading.stamps.note(trust.file());
-    let trusted = trust.of(root);
-    let (granted, held): (BTreeMap<_, _>, BTreeMap<_, _>) =
-        request.held.clone().into_iter().partition(|(item, value)| trusted.covers(item, value));
     let brought_servers =
         granted.keys().filter_map(|item| item.strip_prefix("mcp.").map(str::to_owned)).collect();
     let layers = ConfigLayers { first, request, brought, granted: granted_values(granted), last };
@@ -200,6 +199,7 @@ const PROJECT: &str = "the project's configuration";
 struct ConfigReading<'s> {
     sources: &'s ConfigSources,
     stamps: FileStamps,
+    named: NamedFiles,
     problems: Vec<ConfigProblem>,
 }
 
@@ -296,13 +296,15 @@ impl ConfigReading<'_> {
             match value {
                 Value::Object(named) if NAMED.contains(&key.as_str()) => {
                     for (name, value) in named {
-                        if let Err(why) = placeholders::fill(value, self.sources, &mut self.stamps) {
+                        if let Err(why) =
+                            placeholders::fill(value, self.sources, &self.named, &mut self.stamps)
+                        {
                             failed.push((vec![key.clone(), name.clone()], why));
                         }
                     }
                 }
                 value => {
-                    if let Err(why) = placeholders::fill(value, self.sources, &mut self.stamps) {
+                    if let Err(why) = placeholders::fill(value, self.sources, &self.named, &mut self.stamps) {
                         failed.push((vec![key.clone()], why));
                     }
                 }

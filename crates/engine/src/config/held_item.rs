@@ -73,6 +73,18 @@ impl HeldItem {
     }
 }
 
+/// Things that run something or say where something is sent, and those that open most besides.
+const FIRST_ITEMS: [&str; 8] =
+    ["mcp", "provider", "command", "websearch", "sandbox", "agent", "model", "small_model"];
+
+impl HeldItem {
+    /// Where it stands among others that are shown: what runs and where things are sent comes first.
+    pub(crate) fn rank(&self) -> usize {
+        let kind = self.name.split('.').next().unwrap_or(&self.name);
+        FIRST_ITEMS.iter().position(|first| *first == kind).unwrap_or(FIRST_ITEMS.len())
+    }
+}
+
 impl Config {
     /// What the project asks for and nobody has trusted, beside what was trusted in it before.
     pub(crate) fn held_items(&self, trust: &Trust) -> Vec<HeldItem> {

@@ -96,7 +96,7 @@ pub(super) const AGENT: KeyLevel = KeyLevel {
 };
 
 /// Levels in which nothing restricts: the key of each, and whether there is one for each name in it.
-pub(super) const OTHERS: [(&str, bool, KeyLevel); 6] = [
+pub(super) const OTHERS: [(&str, bool, KeyLevel); 7] = [
     (
         "mcp",
         true,
@@ -117,6 +117,20 @@ pub(super) const OTHERS: [(&str, bool, KeyLevel); 6] = [
         true,
         plain_level(&["api", "blacklist", "env", "id", "models", "name", "npm", "options", "whitelist"]),
     ),
+    (
+        "compaction",
+        false,
+        plain_level(&[
+            "auto",
+            "max_messages",
+            "max_tokens",
+            "preserve_recent_tokens",
+            "prune",
+            "recent_messages",
+            "reserved",
+            "tail_turns",
+        ]),
+    ),
     ("limits", false, plain_level(&["inactivity", "retry_after", "turn"])),
     ("skills", false, plain_level(&["paths", "urls"])),
     ("tool_output", false, plain_level(&["max_bytes", "max_lines"])),
@@ -124,7 +138,7 @@ pub(super) const OTHERS: [(&str, bool, KeyLevel); 6] = [
 ];
 
 /// The agents that nobody has to configure.
-pub(super) const BUILTIN_AGENTS: [&str; 5] = ["build", "plan", "general", "explore", "title"];
+pub(super) const BUILTIN_AGENTS: [&str; 6] = ["build", "plan", "general", "explore", "title", "compaction"];
 
 /// What people call all agents, or the one that they work with.
 pub(super) const ALL_AGENTS: [&str; 10] =

@@ -5,22 +5,23 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use everturn_model::Map;
-use everturn_tools::foreign_file::{self, ReadBounds};
+use everturn_tools::foreign_file::{self, ForeignFileError, ReadBounds};
 use everturn_tools::places;
 use serde_json::Value;
 
 use super::layer::FileStamps;
+use super::named_files::NamedFiles;
 use super::sources::ConfigSources;
 
 /// A piece of a text.
-enum Piece<'t> {
+pub(super) enum Piece<'t> {
     Plain(&'t str),
     Variable(&'t str),
     File(&'t str),
 }
 
 /// The pieces of a text. What is no place is plain.
-fn pieces(text: &str) -> Vec<Piece<'_>> {
+pub(super) fn pieces(text: &str) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
     let mut rest = text;
     let mut from = 0;
@@ -79,25 +80,42 @@ fn anchored_path(path: &str, folder: &Path, home: &Path) -> PathBuf {
     }
 }
 
-/// Fills the places of a value. What comes in is not looked into again.
+/// Fills the places of a value. What comes in is not looked into again. What was read of `named` is not read again: it is
+/// what somebody has trusted.
 ///
 /// # Errors
 /// In words, when a file cannot be read.
 pub(super) fn fill(
     value: &mut Value,
     sources: &ConfigSources,
+    named: &NamedFiles,
     stamps: &mut FileStamps,
 ) -> Result<(), String> {
     match value {
-        Value::String(text) => *text = filled(text, sources, stamps)?,
-        Value::Array(items) => items.iter_mut().try_for_each(|item| fill(item, sources, stamps))?,
-        Value::Object(map) => map.values_mut().try_for_each(|value| fill(value, sources, stamps))?,
+        Value::String(text) => *text = filled(text, sources, named, stamps)?,
+        Value::Array(items) => items.iter_mut().try_for_each(|item| fill(item, sources, named, stamps))?,
+        Value::Object(map) => map.values_mut().try_for_each(|value| fill(value, sources, named, stamps))?,
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
     Ok(())
 }
 
-fn filled(text: &str, sources: &ConfigSources, stamps: &mut FileStamps) -> Result<String, String> {
+/// Why a file that is named was not read, in words.
+pub(super) fn unread(path: &Path, error: &ForeignFileError) -> String {
+    let (name, absent) = (path.display(), error.is_absent());
+    if absent {
+        format!("it names {name}, which is not there")
+    } else {
+        format!("it names {name}, which cannot be read: {error}")
+    }
+}
+
+fn filled(
+    text: &str,
+    sources: &ConfigSources,
+    named: &NamedFiles,
+    stamps: &mut FileStamps,
+) -> Result<String, String> {
     let mut done = String::new();
     for piece in pieces(text) {
         match piece {
@@ -105,17 +123,13 @@ fn filled(text: &str, sources: &ConfigSources, stamps: &mut FileStamps) -> Resul
             Piece::Variable(name) => done.push_str(&(sources.variables)(name).unwrap_or_default()),
             Piece::File(path) => {
                 let path = Path::new(path);
+                if let Some(content) = named.content(path) {
+                    done.push_str(content);
+                    continue;
+                }
                 stamps.note(path);
                 let found = foreign_file::read_text(path, ReadBounds::bytes(places::TEXT_MAX));
-                let found = found.map_err(|error| {
-                    let (name, absent) = (path.display(), error.is_absent());
-                    if absent {
-                        format!("it names {name}, which is not there")
-                    } else {
-                        format!("it names {name}, which cannot be read: {error}")
-                    }
-                })?;
-                done.push_str(found.trim());
+                done.push_str(found.map_err(|error| unread(path, &error))?.trim());
             }
         }
     }
@@ -180,7 +194,7 @@ mod tests {
         let check = |text: &str| {
             let mut value = json!([text]);
             anchor(&mut value, folder.path(), Path::new("/srv/me"));
-            fill(&mut value, &sources(), &mut FileStamps::default())?;
+            fill(&mut value, &sources(), &NamedFiles::default(), &mut FileStamps::default())?;
             Ok::<_, String>(value[0].as_str().unwrap().to_owned())
         };
         assert_eq!(check("plain { text } and {odd").unwrap(), "plain { text } and {odd");

@@ -23,7 +23,8 @@ use super::sandbox_choice::{self, SandboxStrength};
 const LOOKS: [&str; 6] = ["$schema", "keybinds", "layout", "theme", "tui", "username"];
 
 /// Settings that are held as a whole.
-const HELD: [&str; 9] = [
+const HELD: [&str; 10] = [
+    "compaction",
     "default_agent",
     "disabled_providers",
     "enabled_providers",

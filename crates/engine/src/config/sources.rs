@@ -15,6 +15,9 @@ use super::problem::ConfigProblem;
 /// Looks up a variable of the environment.
 pub type VariableLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
+/// The variable that names one more file.
+const FILE: &str = "OPENCODE_CONFIG";
+
 /// The variables that the last of it goes by.
 const LAST: &str = "OPENCODE_CONFIG_DIR";
 const TEXT: &str = "OPENCODE_CONFIG_CONTENT";
@@ -94,11 +97,15 @@ impl ConfigSources {
         self.last.iter().flat_map(|folder| files_in(folder, NAMES_IN_FOLDER)).collect()
     }
 
-    /// Why the folder that counts more cannot be read, if it is not there.
-    pub(super) fn missing_folder(&self) -> Option<ConfigProblem> {
-        let folder = self.last.as_ref().filter(|folder| !folder.is_dir())?;
-        let what = format!("it names {}, which is no folder", folder.display());
-        Some(ConfigProblem::unread(LAST, None, what))
+    /// Why the file and the folder that variables name cannot be read, where they are not there.
+    pub(super) fn missing(&self) -> impl Iterator<Item = ConfigProblem> {
+        let problem = |variable: &str, path: &Path, what: &str| {
+            ConfigProblem::unread(variable, None, format!("it names {}, which {what}", path.display()))
+        };
+        let file = self.file.iter().filter(|file| !file.exists());
+        let folder = self.last.iter().filter(|folder| !folder.is_dir());
+        file.map(move |file| problem(FILE, file, "is not there"))
+            .chain(folder.map(move |folder| problem(LAST, folder, "is no folder")))
     }
 
     /// The texts of the person's, which count most.

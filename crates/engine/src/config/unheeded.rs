@@ -94,6 +94,7 @@ pub(super) fn find(values: &Map, doubled: &[DoubledKey], context: &UnheededConte
             "trash" => search.look_at_trash(value),
             "budget" => search.look_at_budget(value),
             "limits" => search.look_at_limits(value),
+            "compaction" => search.look_at_compaction(value),
             _ => search.look_at_key(&TOP, &path, value),
         }
     }

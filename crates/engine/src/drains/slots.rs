@@ -39,12 +39,13 @@ impl DrainSlots {
         });
     }
 
-    /// Somebody here asked for an interrupt. The same, and a drain that waits for another process waits no longer.
+    /// Somebody here asked for an interrupt. The same, and a drain that waits for another process waits no longer, nor
+    /// does what pauses the drain go on where it can be stopped.
     pub(super) fn stop(&self, id: &SessionId, interrupts: u64) -> Option<StoppedDrain> {
         self.interrupt(id, interrupts);
         self.with(|slots| {
             let slot = slots.get_mut(id)?;
-            if !slot.owned {
+            if !slot.owned || slot.paused {
                 slot.cancel.cancel();
             }
             Some(StoppedDrain { owned: slot.owned, done: slot.done.clone() })
@@ -126,6 +127,8 @@ pub(super) struct DrainSlot {
     pub(super) again: bool,
     /// Whether this process has the lease, or waits for another one that has it.
     pub(super) owned: bool,
+    /// Whether it is no drain, but something that keeps one from beginning.
+    pub(super) paused: bool,
     /// The answer that a turn is writing, and whether another process has taken the session over from it.
     pub(super) answer: Option<EntryId>,
     pub(super) lost: CancellationToken,
@@ -148,13 +151,15 @@ pub(super) struct DrainSlot {
 }
 
 impl DrainSlot {
-    pub(super) fn new(owned: bool) -> (watch::Sender<()>, Self) {
+    /// The slot of a drain that begins, or of what keeps one from beginning.
+    pub(super) fn new(paused: bool) -> (watch::Sender<()>, Self) {
         let (end, ended) = watch::channel(());
         let (cancel, done) = (CancellationToken::new(), CancellationToken::new());
         let slot = Self {
             cancel,
             again: false,
-            owned,
+            owned: paused,
+            paused,
             answer: None,
             lost: CancellationToken::new(),
             last_seq: None,

@@ -66,7 +66,8 @@ impl BudgetGuard {
         cancel: &CancellationToken,
     ) -> Result<bool, Error> {
         let wants_answer = |id| tree.waiting(id).is_some_and(|item| item.reply);
-        let asks_a_model = tree.session.open || work.promote.iter().any(wants_answer);
+        let asks_a_model =
+            tree.session.open || work.compaction.is_some() || work.promote.iter().any(wants_answer);
         if cancel.is_cancelled() || !asks_a_model {
             return Ok(false);
         }

@@ -44,6 +44,11 @@ impl PromptInbox {
         prompt: Prompt,
     ) -> Result<WaitingOutcome, Error> {
         let Some(now) = self.find(id, message).await? else { return Ok(WaitingOutcome::Promoted) };
+        if now.is_compaction() {
+            return Err(Error::Invalid(format!(
+                "{message} asks for a compaction and has no words; take it back and ask anew"
+            )));
+        }
         let prompt = Prompt {
             id: Some(message.clone()),
             agent: prompt.agent.or(now.user.agent),

@@ -26,7 +26,7 @@ use crate::{Config, Error};
 const TRUST_ROW_LIMIT: usize = 6;
 
 /// How many columns a row of it has.
-const TRUST_ROW: usize = 70;
+const TRUST_ROW: usize = 66;
 
 /// What a client can tell the person.
 const NOTE: &str = "The project's configuration asks for this, and nobody has trusted it: until then it does not count. Only \
@@ -197,8 +197,9 @@ fn answer(request: &Request, reply: Option<Reply>, message: Option<String>) -> E
 
 impl TrustQuestion {
     /// What of this there is room for; nothing if that is nothing.
-    fn new(config: &Config, held: Vec<HeldItem>) -> Option<Self> {
+    fn new(config: &Config, mut held: Vec<HeldItem>) -> Option<Self> {
         let (mut items, mut rows, mut more) = (Vec::new(), 0, 0);
+        held.sort_by_key(HeldItem::rank);
         for item in held {
             let item = QuestionedItem::new(item);
             if rows + item.lines.len() <= TRUST_ROW_LIMIT {

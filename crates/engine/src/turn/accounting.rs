@@ -134,7 +134,7 @@ pub(super) fn size_of_path(path: &[&Node]) -> usize {
 }
 
 /// What a request is in bytes of text.
-pub(super) fn size(request: &ModelRequest) -> usize {
+pub(crate) fn size(request: &ModelRequest) -> usize {
     let content = |content: &Content| match content {
         Content::Text(text) => text.len(),
         Content::Media { .. } => 0,

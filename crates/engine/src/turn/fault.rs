@@ -104,8 +104,12 @@ pub(super) fn too_long(limit: Duration) -> Fault {
 
 /// A provider's failure, by its name.
 pub(super) fn fault(setup: &TurnSetup, error: &Failure) -> Fault {
+    fault_of(&setup.chosen.reference.provider, setup.setting.config.limits.retry_after, error)
+}
+
+/// The same of any request to a provider, where a session waits so long by itself.
+pub(super) fn fault_of(provider: &str, longest: Duration, error: &Failure) -> Fault {
     let mut message = error.provider_message();
-    let longest = setup.setting.config.limits.retry_after;
     if let Some(advice) = error.retry_after().filter(|advice| *advice > longest) {
         message.push_str(&format!(
             " The provider asks to wait {}, which is longer than the {} for which a session waits by itself.",
@@ -114,9 +118,7 @@ pub(super) fn fault(setup: &TurnSetup, error: &Failure) -> Fault {
         ));
     }
     let kind = match error {
-        Failure::Authentication { .. } => {
-            FaultKind::Authentication { provider: setup.chosen.reference.provider.clone() }
-        }
+        Failure::Authentication { .. } => FaultKind::Authentication { provider: provider.to_owned() },
         Failure::ContextOverflow { http } => FaultKind::ContextOverflow { body: Some(http.body.clone()) },
         Failure::ContentFilter { .. } => FaultKind::ContentFilter,
         Failure::Transport { .. } | Failure::Incomplete { .. } => FaultKind::CutStream,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use everturn_model::entry::{Body, UserSummary};
+use everturn_model::finish::Trigger;
 use everturn_model::part::PartKind;
 use everturn_model::session::{FileDiff, Summary};
 use everturn_model::{Event, Map, Tree, path};
@@ -24,9 +25,7 @@ impl TurnServices {
     /// What the newest prompt's turns changed so far, as an event; none without a prompt.
     pub(super) async fn summarize(&self, tree: &Tree) -> Result<Option<Event>, Error> {
         let path = path::to(tree, tree.session.leaf.as_ref());
-        let Some(at) =
-            path.iter().rposition(|node| matches!(node.entry.body, Body::User(_)) && !node.entry.hidden)
-        else {
+        let Some(at) = path.iter().rposition(|node| is_asked(&node.entry.body) && !node.entry.hidden) else {
             return Ok(None);
         };
         let Some(user) = path.get(at) else { return Ok(None) };
@@ -65,6 +64,17 @@ impl TurnServices {
                 .map(|summary| Summary { diffs: None, ..summary })
                 .unwrap_or_default(),
         }))
+    }
+}
+
+/// Whether a person asked for what follows: an answer, or a compaction.
+fn is_asked(body: &Body) -> bool {
+    match body {
+        Body::User(_) => true,
+        Body::Compaction(compaction) => {
+            compaction.pair.is_some() && compaction.reason == Some(Trigger::Manual)
+        }
+        _ => false,
     }
 }
 

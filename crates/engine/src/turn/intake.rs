@@ -21,6 +21,10 @@ const SAVE_BYTES: usize = 4096;
 /// What was taken in so far.
 pub(super) struct StreamIntake {
     entry: EntryId,
+    /// Whether its parts belong to the second message of a pair.
+    second: bool,
+    /// Whether it takes anything in.
+    shown: bool,
     /// Text and reasoning that is streaming, by the stream's own ids.
     open: HashMap<String, OpenText>,
     /// Calls whose input is arriving or that run, by their ids in this stream.
@@ -45,6 +49,8 @@ impl StreamIntake {
     pub(super) fn new(entry: EntryId) -> Self {
         Self {
             entry,
+            second: false,
+            shown: true,
             open: HashMap::new(),
             calls: HashMap::new(),
             hosted: HashMap::new(),
@@ -53,6 +59,21 @@ impl StreamIntake {
             meter: AnswerMeter::default(),
             finish: None,
         }
+    }
+
+    /// The answer of a pair: a summary. One that is not shown takes nothing in.
+    pub(super) fn of_second(entry: EntryId, shown: bool) -> Self {
+        Self { second: true, shown, ..Self::new(entry) }
+    }
+
+    /// The entry that it fills.
+    pub(super) fn entry(&self) -> &EntryId {
+        &self.entry
+    }
+
+    /// Whether it takes anything in.
+    pub(super) fn is_shown(&self) -> bool {
+        self.shown
     }
 
     /// True while nothing came that anybody saw: the request may be made again.
@@ -137,8 +158,8 @@ impl StreamIntake {
         } else {
             PartKind::Text { text, synthetic: None, ignored: None, time, metadata: None }
         };
-        let event =
-            Event::PartStarted { entry: self.entry.clone(), part: Box::new(Part::new(part.clone(), kind)) };
+        let begun = Box::new(Part { second: self.second, ..Part::new(part.clone(), kind) });
+        let event = Event::PartStarted { entry: self.entry.clone(), part: begun };
         self.open.insert(id, OpenText { part, reasoning, text: String::new(), saved: 0 });
         turn.commit(vec![event]).await
     }
@@ -188,6 +209,7 @@ impl StreamIntake {
             start: turn.services.journal.mint().now(),
             waiting: None,
             again: false,
+            by_person: false,
         };
         self.calls.insert(id, call);
         turn.commit(vec![event]).await
@@ -256,6 +278,7 @@ impl StreamIntake {
             start,
             waiting: None,
             again: false,
+            by_person: false,
         };
         self.hosted.insert(id, call);
         let text = input.to_string();
@@ -331,11 +354,12 @@ fn left_running(turn: &Turn<'_>, id: &str) -> Option<ToolCall> {
         start: *start,
         waiting: None,
         again: false,
+        by_person: false,
     })
 }
 
 /// Why a model stopped.
-fn reason_of(reason: FinishReason) -> Finish {
+pub(super) fn reason_of(reason: FinishReason) -> Finish {
     match reason {
         FinishReason::Stop => Finish::Stop,
         FinishReason::Paused => Finish::Paused,

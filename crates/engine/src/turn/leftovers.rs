@@ -18,13 +18,14 @@ use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::{EntryId, Event, Fault, FaultKind, Part, PartId, Tree, path};
 use everturn_store::Lease;
 use everturn_tools::{Effect, Registry};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::cut_turn::CutTurn;
 use super::edits::CutOffEdits;
 use super::fault::aborted;
 use super::results::unfinished;
-use super::{ProviderTurns, Turn, parking, retry};
+use super::{ProviderTurns, Turn, parking, retry, subtask};
 use crate::Error;
 use crate::calls::{
     CallSurroundings, EditVerdict, INTERRUPTED, RunningCalls, SettledCall, ToolCall, UNKNOWN,
@@ -71,11 +72,17 @@ impl ProviderTurns {
         lease: &Lease,
         cancel: &CancellationToken,
     ) -> Result<ClosedLeftovers, Error> {
-        let Some(assistant) = open_assistant(&tree) else { return Ok(ClosedLeftovers::Settled(tree)) };
+        let tree = match self.settle_compaction(tree, lease, cancel).await? {
+            ClosedLeftovers::Settled(tree) => tree,
+            closed => return Ok(closed),
+        };
+        let Some(assistant) = open_assistant(&tree).filter(|_| tree.session.open_compaction.is_none()) else {
+            return Ok(ClosedLeftovers::Settled(tree));
+        };
         let id = tree.session.id.clone();
         let stopped = tree.session.stopping || cancel.is_cancelled();
         let parks = !stopped && parking::is_due(&tree.session, self.services.journal.mint().now());
-        let work = NextWork { promote: Vec::new(), model: None };
+        let work = NextWork { promote: Vec::new(), compaction: None, model: None };
         let mut turn = Turn::new(&self.services, lease, cancel, tree, work);
         let parked = if parks { Some(turn.park().await?) } else { None };
         // One that was stopped runs nothing, and cannot fail by it.
@@ -209,7 +216,10 @@ impl ProviderTurns {
     fn open_calls(&self, tree: &Tree, assistant: &EntryId, wanted: impl Fn(&Part) -> bool) -> Vec<ToolCall> {
         let path = path::to(tree, tree.session.leaf.as_ref());
         let settled = path::results(&path);
-        let parts = tree.node(assistant).into_iter().flat_map(|node| &node.parts);
+        let node = tree.node(assistant);
+        let by_person =
+            node.and_then(|node| node.entry.body.assistant()).is_some_and(|answer| answer.delegated);
+        let parts = node.into_iter().flat_map(|node| &node.parts);
         let open = |part: &Part| {
             let PartKind::Tool { call, tool, state, .. } = &part.kind else { return None };
             if state.is_settled() || settled.contains_key(&(assistant, call.as_str())) {
@@ -228,6 +238,7 @@ impl ProviderTurns {
                 start,
                 waiting: part.open.as_ref().and_then(|open| Some(open.request.as_ref()?.request.clone())),
                 again: true,
+                by_person,
             })
         };
         parts.filter(|part| wanted(part)).filter_map(open).collect()
@@ -279,17 +290,22 @@ impl ProviderTurns {
     async fn setting(&self, turn: &Turn<'_>, call: &ToolCall) -> Result<CallSurroundings, Error> {
         let session = turn.session();
         let location = self.services.projects.location(Some(&session.directory)).await?;
-        let open = open_assistant(&turn.tree).and_then(|id| turn.tree.node(&id));
-        let agent = open.and_then(|node| node.entry.body.assistant()?.agent.clone());
+        let open = open_assistant(&turn.tree).and_then(|id| turn.tree.node(&id)?.entry.body.assistant());
+        // The agent of a task that the person gave is not the one that gives it.
+        let agent = open.filter(|answer| !answer.delegated).and_then(|answer| answer.agent.clone());
         self.services.views.recall(&session.id, &path::to(&turn.tree, session.leaf.as_ref()));
         let config = self.services.configurations.at(&location.directory).await;
         let registry = self.services.mcp.registry(&config, &location, turn.cancel).await;
         let agents = config.agents();
         let now = agent.map_or_else(|| agents.policy(session), |name| agents.policy_of(&name, session));
+        let now = match call.input.get("subagent_type").and_then(Value::as_str) {
+            Some(agent) if call.by_person => subtask::permitted(&now, agent),
+            _ => now,
+        };
         let policy = call.waiting.as_ref().map_or_else(|| now.clone(), |request| kept_policy(request, &now));
         Ok(CallSurroundings {
             session: Arc::new(turn.session().clone()),
-            scope: Arc::new(self.services.scope(&location, &config, &policy, session).await),
+            scope: Arc::new(self.services.scope(&location, &config, &policy, turn).await),
             offer: Arc::new(structured::over(config.tools_over(&registry), &turn.tree).offer()),
             policy: Arc::new(policy),
             plan: turn.plan(&location),
@@ -330,7 +346,7 @@ fn remedies(
 }
 
 /// The newest assistant on the path, if its turn is not closed.
-fn open_assistant(tree: &Tree) -> Option<EntryId> {
+pub(super) fn open_assistant(tree: &Tree) -> Option<EntryId> {
     let path = path::to(tree, tree.session.leaf.as_ref());
     let newest = path.into_iter().rev().find(|node| matches!(node.entry.body, Body::Assistant(_)))?;
     let open = newest.entry.body.assistant().is_some_and(|assistant| assistant.completed.is_none());

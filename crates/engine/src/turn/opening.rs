@@ -13,7 +13,7 @@ use everturn_model::entry::{Assistant, Body, Entry, UserSummary};
 use everturn_model::frame::{RequestDigests, RequestFrame};
 use everturn_model::inbox::InboxItem;
 use everturn_model::permission::Policy;
-use everturn_model::session::Summary;
+use everturn_model::session::{ModelRef, Summary};
 use everturn_model::tree::Node;
 use everturn_model::{EntryId, Event, Session, Tree, path};
 
@@ -121,6 +121,29 @@ impl TurnOpening {
             ..Assistant::default()
         };
         self.start(assistant, (record == FrameRecord::New).then(|| Box::new(frame)))
+    }
+
+    /// Starts the step of a task that the person gives to another agent. No model is asked in it, and it does not count as
+    /// one that is.
+    pub(super) fn start_task(
+        &mut self,
+        location: &Location,
+        agent: &str,
+        model: Option<ModelRef>,
+    ) -> EntryId {
+        let assistant = Assistant {
+            agent: Some(agent.to_owned()),
+            model,
+            answers: self.answers.clone(),
+            cwd: Some(location.directory.display().to_string()),
+            root: Some(location.worktree.display().to_string()),
+            delegated: true,
+            ..Assistant::default()
+        };
+        let entry = self.entry(Body::Assistant(assistant));
+        let id = entry.id.clone();
+        self.events.push(Event::StepStarted { entry: Box::new(entry), frame: None });
+        id
     }
 
     /// Starts the step of a turn that has no model: only its failure will be in it.

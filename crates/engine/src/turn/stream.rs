@@ -19,7 +19,7 @@ use crate::calls::RunningCalls;
 use crate::provider_call::ProviderCall;
 
 /// How long streamed text, and what is recorded with something else, waits for that at most.
-const SAVE_EVERY: Duration = Duration::from_millis(200);
+pub(super) const SAVE_EVERY: Duration = Duration::from_millis(200);
 
 impl Turn<'_> {
     /// Talks to the provider and runs what it asks for.
@@ -121,6 +121,9 @@ impl Turn<'_> {
                 cut = Some(failed);
                 continue;
             }
+            if matches!(failed, Failure::ContextOverflow { .. }) && intake.may_be_repeated() {
+                return self.make_room(&setup, intake, fault(&setup, &failed), start).await;
+            }
             tries += 1;
             let wait = self.retry_delay(&setup, tries, &failed).filter(|_| intake.may_be_repeated());
             let Some(wait) = wait.filter(|wait| Instant::now() + *wait < deadline) else {
@@ -157,7 +160,7 @@ impl Turn<'_> {
 }
 
 /// Waits until a moment; without one for ever.
-async fn sleep_until(moment: Option<Instant>) {
+pub(super) async fn sleep_until(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,

@@ -1,7 +1,7 @@
 //! Drains that meet another process: work that is done elsewhere, interrupts that are told late, failures while waiting.
 
 use everturn_model::entry::{Assistant, Entry, User};
-use everturn_model::inbox::InboxItem;
+use everturn_model::inbox::{Delivery, InboxItem};
 use everturn_model::part::PartKind;
 use everturn_model::{Body, Event, Extra, FaultKind, Finish, Money, Part, Tokens};
 use everturn_store::{Authority, NewEvent, Store};

@@ -236,6 +236,7 @@ fn kind(fault: &Fault) -> &'static str {
         FaultKind::TimedOut { .. } => "timed out",
         FaultKind::ContentFilter => "content filter",
         FaultKind::OutputLength => "output length",
+        FaultKind::ContextOverflow { .. } => "context overflow",
         FaultKind::Internal => "internal",
         FaultKind::StructuredOutput { .. } => "structured output",
         other => panic!("no turn ends with {other:?} here"),

@@ -3,10 +3,10 @@
 use everturn_engine::Error;
 use everturn_engine::sessions::NewSession;
 use everturn_model::SessionId;
-use everturn_model::request::Reply;
 use everturn_testkit::Repo;
 
 use crate::bench::Bench;
+use crate::parking;
 use crate::permission::ask;
 
 fn chosen(id: &SessionId, title: &str) -> NewSession {
@@ -116,16 +116,16 @@ async fn a_turn_that_is_not_finished_keeps_its_session_where_its_files_are() {
     let elsewhere = tempfile::tempdir().unwrap();
     let there = elsewhere.path().canonicalize().unwrap().display().to_string();
     let id = bench.session.id.clone();
-    let request = ask(&mut bench, "TOOL:read:/etc/hostname\nSAY:read it").await;
-    bench.engine.close().await;
-    // Another process, which does not go on with it.
-    let beside = bench.beside().await;
-    let refused = beside.sessions().relocate(&id, &there).await.unwrap_err();
-    assert!(refused.to_string().contains("has a turn that is not finished"), "{refused}");
-    beside.close().await;
-
+    // Nobody is at work on it, and its turn waits for a person.
+    let entry = parking::begin(&mut bench).await;
+    parking::fail(&bench, &entry, 3).await;
     bench.restart().await;
-    bench.engine.requests().reply(&request.id, Reply::Once, None).await.unwrap();
+    bench.settled().await;
+    let refused = bench.engine.sessions().relocate(&id, &there).await.unwrap_err();
+    assert!(refused.to_string().contains("has a turn that is not finished"), "{refused}");
+
+    bench.model.release("x");
+    assert!(bench.engine.drains().resume(&id).await.unwrap());
     bench.settled().await;
     let moved = bench.engine.sessions().relocate(&id, &there).await.unwrap();
     assert_eq!(moved.directory, there);

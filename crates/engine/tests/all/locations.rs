@@ -2,7 +2,7 @@
 //! trusts it.
 
 use everturn_engine::sessions::NewSession;
-use everturn_engine::{Error, Prompt};
+use everturn_engine::{Config, Error, Prompt};
 use everturn_model::permission::Action;
 use everturn_testkit::{Repo, within};
 use serde_json::json;
@@ -16,7 +16,7 @@ async fn verdict(bench: &Bench, permission: &str, resource: &str) -> Action {
     build.policy.decide(&[], permission, &[resource.to_owned()])
 }
 
-fn held(config: &everturn_engine::Config) -> Vec<&str> {
+fn held(config: &Config) -> Vec<&str> {
     config.held.keys().map(String::as_str).collect()
 }
 
@@ -281,4 +281,51 @@ async fn an_agents_own_rules_model_and_temperature_count() {
     assert!(sent.to_string().contains("Careful."), "{sent}");
     let offered = sent["tools"].as_array().unwrap().iter().any(|tool| tool["function"]["name"] == "bash");
     assert!(!offered, "{sent}");
+}
+
+#[tokio::test]
+async fn what_is_in_a_file_that_a_project_names_is_trusted_with_it() {
+    // Only the name of the file was: who had trusted it ran whatever was written there later.
+    let project = json!({
+        "mcp": {"s": {"type": "local", "command": ["sh", "-c", "{file:./run.txt}"]}},
+        "provider": {"fake": {"options": {"baseURL": "{file:url.txt}"}}},
+    });
+    let files = [("opencode.json", project.to_string()), ("run.txt", "echo one".to_owned())];
+    let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    let bench = Bench::found(json!({}), &files).await;
+    let run = bench.repo.path().canonicalize().unwrap().join("run.txt");
+    let shown = |content: &str| {
+        let text = format!("{{file:{}}}[{} bytes: {content}]", run.display(), content.len());
+        json!({"type": "local", "command": ["sh", "-c", text]})
+    };
+    let config = bench.config().await;
+    assert_eq!(config.held["mcp.s"], shown("echo one"));
+    let problems = |config: &Config| -> Vec<String> {
+        config
+            .problems
+            .iter()
+            .map(|problem| problem.to_string())
+            .filter(|text| text.contains("url.txt"))
+            .collect()
+    };
+    assert_eq!((held(&config), problems(&config).len()), (vec!["mcp.s"], 1), "{config:?}");
+    assert!(problems(&config)[0].contains("`provider.fake` is left out: it names "), "{:?}", config.problems);
+    bench.repo.write("url.txt", "http://127.0.0.1:1/v1");
+    assert_eq!(held(&*bench.config().await), ["mcp.s", "provider.fake"]);
+    bench.trust_all().await;
+    let config = bench.config().await;
+    assert_eq!(held(&config), [] as [&str; 0]);
+    assert_eq!(config.raw["mcp"]["s"]["command"], json!(["sh", "-c", "echo one"]));
+    assert_eq!(config.raw["provider"]["fake"]["options"]["baseURL"], "http://127.0.0.1:1/v1");
+
+    bench.repo.write("run.txt", "echo two");
+    bench.repo.write("url.txt", "http://127.0.0.1:2/v1");
+    let config = bench.config().await;
+    assert_eq!(held(&config), ["mcp.s", "provider.fake"]);
+    assert_eq!(config.held["mcp.s"], shown("echo two"));
+    assert_eq!(config.raw.get("mcp"), None);
+    assert_ne!(config.raw["provider"]["fake"]["options"]["baseURL"], "http://127.0.0.1:2/v1");
+    // As it was trusted it still is.
+    bench.repo.write("run.txt", "echo one\n");
+    assert_eq!(held(&*bench.config().await), ["provider.fake"]);
 }

@@ -8,7 +8,7 @@ use crate::bench::Bench;
 use crate::permission::ask;
 use crate::saving::saved;
 
-async fn begin(bench: &mut Bench) -> EntryId {
+pub(crate) async fn begin(bench: &mut Bench) -> EntryId {
     bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two three")).await.unwrap();
     let entry = bench.streamed("two ").await.0;
     // Whoever finds that another process has taken the session over saves nothing of it any more.
@@ -18,7 +18,7 @@ async fn begin(bench: &mut Bench) -> EntryId {
 }
 
 /// As many processes take the turn up and die of it.
-async fn fail(bench: &Bench, entry: &EntryId, times: usize) {
+pub(crate) async fn fail(bench: &Bench, entry: &EntryId, times: usize) {
     fail_before(bench, entry, times, 0).await;
 }
 

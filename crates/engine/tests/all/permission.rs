@@ -349,3 +349,83 @@ async fn a_file_that_makes_programs_run_is_asked_for_where_edits_are_allowed() {
     let patch = "*** Begin Patch\\n*** Add File: CLAUDE.md\\n+x\\n*** End Patch";
     check(&format!("JSONTOOL:apply_patch:{{\"patchText\":\"{patch}\"}}"), "CLAUDE.md").await;
 }
+
+/// What comes of a command where the person has such rules for commands: refused, asked about, or run.
+async fn fate(rules: serde_json::Value, command: &str) -> &'static str {
+    // Without a sandbox, what is not resolved asks for that besides.
+    let config = serde_json::json!({"permission": {"bash": rules, "external_directory": "allow"}});
+    let mut bench = Bench::configured(config).await;
+    let input = serde_json::json!({ "command": command });
+    let prompt = Prompt::text(&format!("JSONTOOL:bash:{input}\nSAY:ok"));
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
+    let (engine, session) = (bench.engine.clone(), bench.session.id.clone());
+    tokio::select! {
+        request = asked(&mut bench) => {
+            let Ask::Permission { permission, .. } = &request.ask else { panic!("{request:?}") };
+            assert_eq!(permission, "bash", "{command}");
+            bench.engine.requests().reply(&request.id, Reply::Reject, None).await.unwrap();
+            bench.settled().await;
+            "asked"
+        }
+        _ = engine.drains().settled(&session) => {
+            let said = bench.transcript().await.join("\n");
+            if said.contains("a rule is against bash") { "refused" } else { "run" }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_denied_command_in_disguise_is_asked_about() {
+    // That everything else is allowed by default let each of these run, without a question.
+    let denied = || serde_json::json!({"rm *": "deny", "git push *": "deny"});
+    let disguised = [
+        "bash -c 'rm -f a'",
+        "eval rm -f a",
+        "$(echo rm) -f a",
+        "x=rm; $x -f a",
+        "alias x=rm",
+        "x() { \"$@\"; }; x echo",
+        "git $(echo push) .",
+        "/bin/r? -f a",
+    ];
+    for command in disguised {
+        assert_eq!(fate(denied(), command).await, "asked", "{command}");
+        assert_eq!(fate(serde_json::json!({}), command).await, "run", "{command}");
+    }
+    for command in
+        ["rm -f a", "command rm -f a", "/bin/rm -f a", "\\rm a", "r\"\"m a", "env rm a", "echo a | xargs rm"]
+    {
+        assert_eq!(fate(denied(), command).await, "refused", "{command}");
+    }
+    for command in ["echo \"$HOME\"", "cat *.txt", "echo \"$(echo a)\" || true", "ls && echo '$x'"] {
+        assert_eq!(fate(denied(), command).await, "run", "{command}");
+    }
+    // Only who names such commands means them.
+    for (rule, command, expected) in [
+        ("*", "bash -c 'echo a'", "asked"),
+        ("bash *", "bash -c 'echo a'", "asked"),
+        ("(runs other programs) *", "bash -c 'echo a'", "run"),
+        ("(runs other programs) bash -c *", "bash -c 'echo a'", "run"),
+        ("(runs other programs) sh -c *", "bash -c 'echo a'", "asked"),
+        ("(not resolved) cat *", "cat $x a.txt", "run"),
+        ("cat *", "cat $x a.txt", "asked"),
+    ] {
+        let rules = serde_json::json!({(rule): "allow", "rm *": "deny", "cat -v *": "deny"});
+        assert_eq!(fate(rules, command).await, expected, "{rule}: {command}");
+    }
+}
+
+#[tokio::test]
+async fn an_approval_of_a_disguise_is_for_the_same_text_alone() {
+    let config = serde_json::json!({"permission": {"bash": {"rm *": "deny"}, "external_directory": "allow"}});
+    let mut bench = Bench::configured(config).await;
+    let line = |command: &str| format!("JSONTOOL:bash:{}\nSAY:ok", serde_json::json!({ "command": command }));
+    let request = ask(&mut bench, &line("bash -c 'echo a > made'")).await;
+    bench.engine.requests().reply(&request.id, Reply::Always, None).await.unwrap();
+    bench.settled().await;
+    assert!(bench.repo.join("made").exists());
+    bench.say(&line("bash -c 'echo a > made'")).await;
+    let other = ask(&mut bench, &line("bash -c 'echo b > made'")).await;
+    bench.engine.requests().reply(&other.id, Reply::Reject, None).await.unwrap();
+    bench.settled().await;
+}

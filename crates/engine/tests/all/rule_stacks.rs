@@ -159,6 +159,7 @@ impl Desk {
         fs::create_dir(root.join("base")).unwrap();
         fs::write(root.join("base/opencode.json"), base.to_string()).unwrap();
         fs::create_dir(root.join("last")).unwrap();
+        fs::write(root.join("named.json"), "{}").unwrap();
         let sources = ConfigSources {
             home: root.join("home"),
             base: Some(root.join("own/config.json")),

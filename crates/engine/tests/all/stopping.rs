@@ -1,9 +1,15 @@
 //! Stopping a session: the turn that is open ends, what waits is held, and nothing that was accepted is lost.
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
 use everturn_engine::{Prompt, Signal};
 use everturn_model::event::SessionChange;
 use everturn_model::inbox::Delivery;
 use everturn_model::{EntryId, SessionId};
+use everturn_testkit::within;
+use everturn_tools::process::sandbox::{SandboxMachine, ToolPlaces};
+use serde_json::json;
 
 use crate::bench::Bench;
 
@@ -199,4 +205,31 @@ async fn what_a_session_does_is_known_right_after_a_restart() {
     assert!(bench.engine.drains().resume(&id).await.unwrap());
     bench.settled().await;
     assert!(!bench.engine.sessions().get(&id).await.unwrap().open);
+}
+
+#[tokio::test]
+async fn a_session_is_stopped_while_it_is_found_out_what_commands_can_run_in() {
+    // Where that did not end, the session stayed busy, and so did whoever wanted to stop it; the server did not end.
+    let folder = tempfile::tempdir().unwrap();
+    let (program, begun, end) =
+        (folder.path().join("stuck"), folder.path().join("begun"), folder.path().join("end"));
+    assert!(Command::new("mkfifo").args([&begun, &end]).status().unwrap().success());
+    let text = format!("#!/bin/sh\necho > {}\nexec cat {}\n", begun.display(), end.display());
+    std::fs::write(&program, text).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let machine = SandboxMachine::new(Some(program), ToolPlaces::default());
+    let bench = Bench::with(|_| json!({}), |options| options.sandbox = machine.clone()).await;
+    let session = bench.session.id.clone();
+    bench.engine.inbox().admit(&session, Prompt::text("SAY:never")).await.unwrap();
+    let seen = tokio::task::spawn_blocking(move || std::fs::read(begun));
+    within("the look at the machine", seen).await.unwrap().unwrap();
+    bench.engine.drains().abort(&session).await.unwrap();
+    bench.settled().await;
+    let said = bench.transcript().await;
+    bench.engine.inbox().admit(&session, Prompt::text("SAY:later")).await.unwrap();
+    within("the engine to close", bench.engine.close()).await;
+    assert!(!machine.is_known(), "it ended by itself");
+    assert_eq!(said, ["user: SAY:never", "assistant:  !aborted"]);
+    // Now the thread that waits for it can end.
+    tokio::task::spawn_blocking(move || std::fs::write(end, "")).await.unwrap().unwrap();
 }

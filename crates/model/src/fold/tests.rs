@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::budget;
-use crate::entry::{Assistant, User};
+use crate::entry::{Assistant, Shell, User};
 use crate::request::{Ask, PROJECT_TRUST, Request};
 use crate::tool::FileForecast;
 use crate::{EventId, Extra, Fault, Map, SessionId};
@@ -367,4 +367,30 @@ fn turns_are_counted_where_they_say_which_they_are() {
         history.fold(Event::StepStarted { entry, frame: None });
     }
     assert_eq!(history.tree.session.steps, 2);
+}
+
+#[test]
+fn a_command_of_a_person_is_work_until_it_has_ended() {
+    let mut history = History::new();
+    let shell = |output: Option<&str>| {
+        let shell = Shell { output: output.map(str::to_owned), ..Shell::default() };
+        Box::new(Entry::new(EntryId::new("msg_1"), None, 0, Body::Shell(shell)))
+    };
+    let started = |entry| Event::ShellStarted { entry, parts: Vec::new() };
+    let other = Box::new(Entry::new(EntryId::new("msg_1"), None, 0, Body::Title { title: None }));
+    assert!(matches!(history.refused(started(other)), Error::Unfit { .. }));
+    history.fold(started(shell(None)));
+    assert_eq!(history.tree.session.shell, Some(EntryId::new("msg_1")));
+    assert_eq!((history.tree.session.is_at_work(), history.tree.session.has_work()), (true, true));
+    let ended =
+        Event::ShellEnded { entry: EntryId::new("msg_1"), output: "a".to_owned(), exit: Some(1), part: None };
+    history.fold(ended);
+    assert_eq!((history.tree.session.shell.clone(), history.tree.session.is_at_work()), (None, false));
+    let expected =
+        Shell { output: Some("a".to_owned()), exit: Some(1), completed: Some(7), ..Shell::default() };
+    assert_eq!(history.tree.node(&EntryId::new("msg_1")).unwrap().entry.body, Body::Shell(expected));
+    // One that came from elsewhere with its end.
+    let mut history = History::new();
+    history.fold(started(shell(Some("b"))));
+    assert!(!history.tree.session.is_at_work());
 }

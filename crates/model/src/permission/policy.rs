@@ -114,6 +114,17 @@ impl Policy {
         self.lists().any(|rules| denies_below(rules, permission, beginning))
     }
 
+    /// Whether the rule that counts, or the approval, allows something by a pattern that begins with a text: by naming it, and
+    /// not because everything is allowed.
+    #[must_use]
+    pub fn allows_by_name(&self, approved: &[Rule], permission: &str, resource: &str, text: &str) -> bool {
+        let names = |rules: &[Rule]| {
+            last_rule(rules, permission, resource)
+                .is_some_and(|rule| rule.action == Action::Allow && rule.pattern.starts_with(text))
+        };
+        names(&self.rules) || names(approved)
+    }
+
     /// True when a tool is not even shown to the model: nothing of it is allowed or asked about.
     #[must_use]
     pub fn hides(&self, permission: &str) -> bool {
@@ -250,6 +261,22 @@ mod tests {
         let parent = Policy::new(base.to_vec()).refined(&[rule("*", "*", Allow)]).flattened();
         let child = Policy::new(vec![rule("leave", "*", Allow)]).within(parent);
         assert_eq!(child.decide_named(&[], "leave", &["make".to_owned()]), Ask);
+    }
+
+    #[test]
+    fn what_is_allowed_with_everything_is_not_named() {
+        use Action::{Allow, Ask};
+        let check = |rules: &[Rule], approved: &[Rule]| {
+            let policy = Policy::new(vec![rule("*", "*", Allow)]).refined(rules);
+            policy.allows_by_name(approved, "bash", "(runs) sh -c x", "(runs) ")
+        };
+        assert!(!check(&[], &[]));
+        assert!(!check(&[], &[rule("bash", "*", Allow)]));
+        assert!(check(&[], &[rule("bash", "(runs) sh -c x", Allow)]));
+        assert!(check(&[rule("bash", "(runs) *", Allow)], &[]));
+        assert!(!check(&[rule("bash", "(runs) perl *", Allow)], &[]));
+        assert!(!check(&[rule("bash", "(runs) *", Allow), rule("bash", "*", Allow)], &[]));
+        assert!(!check(&[rule("bash", "(runs) *", Ask)], &[]));
     }
 
     #[test]

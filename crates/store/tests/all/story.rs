@@ -1,6 +1,7 @@
 //! Random histories that make sense: numbers become events that fit the session so far.
 
-use everturn_model::entry::{Assistant, Body, Compaction, Entry, Shell, User, UserSummary};
+use everturn_model::compaction::{CarriedContext, Pins};
+use everturn_model::entry::{Assistant, Body, Compaction, Entry, Pair, Shell, User, UserSummary};
 use everturn_model::event::{Amendment, Cause, Seed, SessionChange, StepRemains};
 use everturn_model::fault::{Fault, FaultKind};
 use everturn_model::frame::{CallsWanted, RequestDigests, RequestFrame};
@@ -238,8 +239,13 @@ impl Story {
                 Event::EntryAdded { entry, parts: Vec::new() }
             }
             17 => {
-                let compaction = Compaction { reason: Some("auto".into()), ..Compaction::default() };
-                let entry = Entry::new(entry_id(), leaf, time, Body::Compaction(compaction));
+                // One that was made here has a pair, and may have waited.
+                let waiting = self.tree.inbox.iter().next().map(|item| item.id.clone());
+                let id = waiting.filter(|_| a % 3 == 0).unwrap_or_else(entry_id);
+                let pair = Pair { second: entry_id().to_string(), second_time: time, ..Pair::default() };
+                let pair = (a % 2 == 0).then(|| Box::new(pair));
+                let compaction = Compaction { reason: Some("auto".into()), pair, ..Compaction::default() };
+                let entry = Entry::new(id, leaf, time, Body::Compaction(compaction));
                 Event::CompactionStarted { entry: Box::new(entry), parts: Vec::new() }
             }
             18 => {
@@ -247,7 +253,16 @@ impl Story {
                     matches!(&node.entry.body, Body::Compaction(Compaction { summary: None, .. }))
                 });
                 let entry = open?.entry.id.clone();
-                Event::CompactionEnded { entry, summary: text, first_kept: self.pick(a), recent: None }
+                let pins = Pins { goal: Some(text.clone()), facts: Vec::new() };
+                let carried = CarriedContext { pins, ..CarriedContext::default() };
+                Event::CompactionEnded {
+                    entry,
+                    summary: text,
+                    first_kept: self.pick(a),
+                    recent: None,
+                    carried: (a % 2 == 0).then(|| Box::new(carried)),
+                    remains: Box::new(summary_remains(part_id(), b)),
+                }
             }
             19 => {
                 let to = if a % 5 == 0 { None } else { self.pick(b) };
@@ -271,6 +286,10 @@ impl Story {
                 Event::EntryAmended { entry, part, change }
             }
             22 => match a % 4 {
+                0 if b % 3 == 0 => {
+                    let pins = Pins { goal: None, facts: vec![text] };
+                    Event::SessionChanged { changes: vec![SessionChange::Pinned { pins }] }
+                }
                 0 => Event::SessionChanged { changes: vec![SessionChange::Archived { time: Some(time) }] },
                 1 => Event::TitleChanged { entry: entry_id(), parent: leaf, title: text, replaces: None },
                 2 => {
@@ -368,7 +387,8 @@ impl Story {
                     matches!(&node.entry.body, Body::Compaction(Compaction { summary: None, .. }))
                 });
                 let entry = open?.entry.id.clone();
-                Event::CompactionFailed { entry, error: Fault::internal(text) }
+                let remains = Box::new(summary_remains(part_id(), b));
+                Event::CompactionFailed { entry, error: Fault::internal(text), remains }
             }
             _ => match self.tree.requests.keys().next().cloned() {
                 Some(id) if a % 2 == 0 => {
@@ -457,6 +477,16 @@ impl Story {
         fold::apply(&mut self.tree, &record).unwrap();
         self.records.push(record);
     }
+}
+
+/// What a summary leaves: nothing, as in a log of an earlier version, or what it used and a part.
+fn summary_remains(id: PartId, by: u16) -> StepRemains {
+    if by.is_multiple_of(3) {
+        return StepRemains::default();
+    }
+    let part = Part { second: true, ..Part::new(id, PartKind::text("used")) };
+    let tokens = Tokens { input: by.into(), ..Tokens::default() };
+    StepRemains { tokens, cost: Money::from_nanos(by.into()), parts: vec![part], ..StepRemains::default() }
 }
 
 /// What a request consists of besides the conversation.

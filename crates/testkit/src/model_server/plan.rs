@@ -131,6 +131,9 @@ pub(super) fn plan(said: &[RequestMessage], greeting: &str) -> Result<AnswerPlan
         let drop = limited(&prompt, "DROPTITLE:");
         return Ok(AnswerPlan { error, mute, drop, ..plain(AnswerStep::Text(title)) });
     }
+    if asks_for_summary(&prompt) {
+        return Ok(summary(&prompt, greeting, plain));
+    }
     let (above, tool) = locate(&prompt, done);
     let step = match tool {
         Some(first) => {
@@ -162,6 +165,36 @@ pub(super) fn plan(said: &[RequestMessage], greeting: &str) -> Result<AnswerPlan
         used: used(&prompt),
         ..plain(step)
     })
+}
+
+/// How a conversation ends that is to be summed up.
+const SUMMARY_QUESTION: &str = "What did we do so far?";
+
+fn asks_for_summary(prompt: &str) -> bool {
+    prompt.trim_end().ends_with(SUMMARY_QUESTION)
+}
+
+/// The answer to whoever wants a summary. What is said in the conversation calls no tools here and makes nothing fail.
+fn summary(prompt: &str, greeting: &str, plain: impl Fn(AnswerStep) -> AnswerPlan) -> AnswerPlan {
+    let text = |text: String| plain(AnswerStep::Text(text));
+    if let Some((_, told)) = prompt.rsplit_once("TELL:") {
+        return text(told.lines().next().unwrap_or_default().to_owned());
+    }
+    let long = limited(prompt, "LONGSUMMARY:")
+        .map(|count| (0..count.value).map(|number| format!("word{number}")).collect::<Vec<_>>().join(" "));
+    let said = match long {
+        Some(long) => long,
+        None if prompt.contains("BLANKSUMMARY") => String::new(),
+        None => final_text(prompt, greeting),
+    };
+    AnswerPlan {
+        error: limited(prompt, "NOSUMMARY:").map(|status| failure(prompt, status)),
+        think: prompt.contains("THINK"),
+        mute: word(prompt, "MUTESUMMARY:").map(str::to_owned),
+        hold: word(prompt, "HOLDSUMMARY:").map(str::to_owned),
+        finish: prompt.contains("CUTSUMMARY").then_some(AnswerFinish::Length),
+        ..text(said)
+    }
 }
 
 /// The error that a prompt asks for.
@@ -458,6 +491,21 @@ mod tests {
             AnswerStep::Text("Fake title: ERR:500 TOOL:bash:ls and a rather long l".into())
         );
         assert_eq!(plan.error, None);
+    }
+
+    #[test]
+    fn summaries() {
+        let asked = |said: &str| planned(&format!("[User]: {said}\n\nWhat did we do so far?"), 0);
+        let text = |said: &str| asked(said).step;
+        assert_eq!(text("x\nTOOL:bash:ls\nSAY:two words"), AnswerStep::Text("two words".into()));
+        assert_eq!(text("LONGSUMMARY:2"), AnswerStep::Text("word0 word1".into()));
+        assert_eq!(text("BLANKSUMMARY"), AnswerStep::Text(String::new()));
+        assert_eq!(text("NOSUMMARY:400 TELL:all of it"), AnswerStep::Text("all of it".into()));
+        assert_eq!(asked("NOSUMMARY:400 TELL:all of it").error, None);
+        assert_eq!(asked("NOSUMMARY:400 ERR:500").error.map(|error| error.status.value), Some(400));
+        assert_eq!(asked("ERR:500").error, None);
+        assert_eq!(asked("CUTSUMMARY").finish, Some(AnswerFinish::Length));
+        assert_eq!(asked("HOLDSUMMARY:h").hold.as_deref(), Some("h"));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::process::sandbox::{
 };
 use crate::scope::{PROTECTED, PathAccess, SECRET, Scope, real};
 use crate::shell::{Analysis, exact};
+use crate::target::Target;
 use crate::tool::{Context, Need};
 
 /// The permission to run a command outside the sandbox, or in one that is not whole.
@@ -84,7 +85,8 @@ pub(super) fn policy(input: &BashInput, workdir: &Path, context: &Context) -> Op
             if needs.iter().any(|need| need.permission == SECRET) {
                 permit_secret(&mut policy, &path, access);
             } else {
-                permit(&mut policy, &path, access, sandbox.mode, scope);
+                let is_protected = needs.iter().any(|need| need.permission == PROTECTED);
+                permit(&mut policy, &path, access, sandbox.mode, scope, is_protected);
             }
         }
     }
@@ -106,7 +108,14 @@ pub(super) fn leave_out_its_own(analysis: &mut Analysis, scope: &Scope) {
 }
 
 /// Opens what somebody has permitted.
-fn permit(policy: &mut SandboxPolicy, path: &Path, access: PathAccess, mode: SandboxMode, scope: &Scope) {
+fn permit(
+    policy: &mut SandboxPolicy,
+    path: &Path,
+    access: PathAccess,
+    mode: SandboxMode,
+    scope: &Scope,
+    is_protected: bool,
+) {
     let opened = match access {
         PathAccess::Read => {
             policy.permit_reading(path);
@@ -119,9 +128,17 @@ fn permit(policy: &mut SandboxPolicy, path: &Path, access: PathAccess, mode: San
         PathAccess::Write => {
             policy.permit_change(path);
             let inside = policy.writable.iter().any(|folder| path.starts_with(folder) && folder != path);
-            // What is to be made or replaced needs its folder.
-            let folder = path.parent().filter(|_| !inside && !path.is_dir());
+            // What is to be made or replaced needs its folder. That is not the home folder where only a file in it was
+            // permitted, and nobody was asked for the folder.
+            let is_alone = |folder: &Path| is_protected && path.exists() && scope.is_around_home(folder);
+            let folder = path.parent().filter(|folder| !inside && !path.is_dir() && !is_alone(folder));
             policy.writable.extend(folder.map(Path::to_owned));
+            // Nothing but the file is open in a folder that is protected itself, or lies in something that is: no name in
+            // there is known for what it is.
+            let is_closed = |folder: &&Path| {
+                scope.is_protected_outside(&Target::new(folder.to_path_buf(), folder.to_path_buf()))
+            };
+            policy.protected.extend(folder.filter(is_closed).map(Path::to_owned));
             let opened = folder.unwrap_or(path);
             // What is protected in a project is protected there too: what was permitted is a name, and not all that runs
             // by itself beside it.

@@ -39,10 +39,17 @@ impl RunningCommand {
         Self { program, intake }
     }
 
-    /// Collects output until the shell ends, the time is up, or the call is cancelled.
-    pub(super) async fn follow(&mut self, timeout: Duration) -> CommandEnding {
+    /// Collects output until the shell ends, the time is up where there is a limit, or the call is cancelled.
+    pub(super) async fn follow(&mut self, timeout: Option<Duration>) -> CommandEnding {
         let Self { program, intake } = self;
-        let deadline = Instant::now() + timeout;
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let time_is_up = async {
+            match deadline {
+                Some(deadline) => sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        let mut time_is_up = pin!(time_is_up);
         let cancel = intake.context.cancel.clone();
         intake.report();
         loop {
@@ -50,7 +57,7 @@ impl RunningCommand {
             let stopped = tokio::select! {
                 biased;
                 () = cancel.cancelled() => CommandEnding::Cancelled,
-                () = sleep_until(deadline) => CommandEnding::TimedOut,
+                () = &mut time_is_up => CommandEnding::TimedOut,
                 () = sleep_until(due), if intake.dirty => {
                     intake.report();
                     continue;

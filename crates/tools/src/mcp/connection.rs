@@ -3,6 +3,7 @@
 //! Every list is bounded in pages and entries, every request in time. A call may take long as long as the server shows
 //! progress; it can be cancelled, and the server is told.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +16,15 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
+use super::catalogue::PromptAnswer;
 use super::content::CallResult;
 use super::http::HttpSession;
 use super::inbox::Inbox;
 use super::servers::McpTiming;
 use super::stdio::{ServerProgram, Stdio};
 use super::{
-    CallProgress, EmbeddedResource, McpError, Resource, ServerAddress, ServerDefinition, ToolInfo, message,
-    readable,
+    CallProgress, EmbeddedResource, McpError, PromptInfo, Resource, ServerAddress, ServerDefinition,
+    ToolInfo, message, readable,
 };
 use crate::process::Launcher;
 
@@ -52,6 +54,7 @@ pub struct Peer {
     pub instructions: Option<String>,
     tools: bool,
     resources: bool,
+    prompts: bool,
 }
 
 #[derive(Debug)]
@@ -150,6 +153,7 @@ impl Connection {
             instructions: instructions.map(|text| readable(&text, INSTRUCTIONS_MAX)),
             tools: capabilities.contains_key("tools"),
             resources: capabilities.contains_key("resources"),
+            prompts: capabilities.contains_key("prompts"),
         };
         if let Carrier::Http(http) = &self.carrier {
             http.agree(&self.peer.revision);
@@ -197,6 +201,23 @@ impl Connection {
             contents: Vec<EmbeddedResource>,
         }
         Ok(self.ask::<ResourceAnswer>("resources/read", json!({"uri": uri})).await?.contents)
+    }
+
+    /// The prompts.
+    ///
+    /// # Errors
+    /// As [`Connection::tools`].
+    pub async fn prompts(&self) -> Result<Vec<PromptInfo>, McpError> {
+        self.list(self.peer.prompts, "prompts/list", "prompts").await
+    }
+
+    /// The words of a prompt with its arguments.
+    ///
+    /// # Errors
+    /// As [`Connection::tools`], and when there is no such prompt or an argument is missing.
+    pub async fn prompt(&self, name: &str, arguments: &BTreeMap<String, String>) -> Result<String, McpError> {
+        let params = json!({"name": name, "arguments": arguments});
+        Ok(self.ask::<PromptAnswer>("prompts/get", params).await?.text())
     }
 
     /// Whether the server answers.

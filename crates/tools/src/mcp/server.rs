@@ -2,6 +2,7 @@
 //!
 //! All of it happens in a task of its own. Others see the state, and wait for it only as long as they choose.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -184,6 +185,19 @@ impl McpServer {
             contents => contents,
         };
         contents.map(ResourceContent::new)
+    }
+
+    /// The words of a prompt of the server.
+    pub(super) async fn prompt(
+        &self,
+        name: &str,
+        arguments: &BTreeMap<String, String>,
+    ) -> Result<String, McpError> {
+        let patience = self.options.timing.settle;
+        match self.reach(patience).await?.prompt(name, arguments).await {
+            Err(McpError::SessionLost) => self.reach(patience).await?.prompt(name, arguments).await,
+            text => text,
+        }
     }
 
     /// Calls a tool of the server.

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::naming::Naming;
 use super::server::McpServer;
-use super::{Connection, McpError, Resource, ResourceContent, ServerDefinition};
+use super::{Connection, McpError, PromptInfo, Resource, ResourceContent, ServerDefinition};
 use crate::process::Launcher;
 use crate::process::sandbox::SandboxPolicy;
 use crate::registry::Registry;
@@ -209,6 +209,39 @@ impl Servers {
             resources.into_iter().map(move |resource| (name.clone(), resource))
         });
         join_all(listed).await.into_iter().flatten().collect()
+    }
+
+    /// The prompts of the connected servers, by server. One that does not list them in a short while is left out.
+    pub async fn prompts(&self) -> Vec<(String, PromptInfo)> {
+        let listed = self.servers.iter().filter_map(|(name, server)| Some((name, server.connection()?)));
+        let listed = listed.map(async |(name, connection)| {
+            let prompts = match timeout(self.settle, connection.prompts()).await {
+                Ok(Ok(prompts)) => prompts,
+                Ok(Err(fault)) => {
+                    tracing::warn!(server = name, %fault, "an MCP server's prompts are not listed");
+                    Vec::new()
+                }
+                Err(_) => {
+                    tracing::warn!(server = name, "an MCP server takes too long to list its prompts");
+                    Vec::new()
+                }
+            };
+            prompts.into_iter().map(move |prompt| (name.clone(), prompt))
+        });
+        join_all(listed).await.into_iter().flatten().collect()
+    }
+
+    /// The words of a prompt of a server; nothing if there is no such server.
+    ///
+    /// # Errors
+    /// When the server is not connected and does not come back in a short while, and when it has no such prompt.
+    pub async fn prompt(
+        &self,
+        server: &str,
+        name: &str,
+        arguments: &BTreeMap<String, String>,
+    ) -> Option<Result<String, McpError>> {
+        Some(self.servers.get(server)?.prompt(name, arguments).await)
     }
 
     /// Reads a resource of a server; nothing if there is no such server.

@@ -1,16 +1,21 @@
 //! Who has made a connection: a program of an agent, somebody else, or somebody who has left.
 //!
-//! The other end is asked for by name, and only the open files of such programs are looked at, not those of every process.
+//! Somebody is a person only if a process was found that has the other end and surely comes from no agent. That no program of
+//! an agent was seen with it is not enough: while one looks, they hand it to each other, or leave it for a while where no
+//! process has it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use rustix::process::getpid;
+
 use super::{PeerProcess, diagnosis, table};
 use crate::process::{
-    adopted_children, ancestry, below, had_programs_lately, is_hiding, supervisors_for_agents, threads,
+    adopted_children, ancestry, below, had_programs_lately, is_below_a_program, is_hiding, started_programs,
+    supervisors_for_agents, threads,
 };
 
 /// How often it is looked again where processes come and go meanwhile: one can hand its connection to another and end.
@@ -27,8 +32,13 @@ enum SocketSight {
     Hidden,
 }
 
+/// Whether no program of an agent runs, nor did here a moment ago.
+pub(super) fn is_quiet() -> bool {
+    !had_programs_lately() && supervisors_for_agents().is_empty() && adopted_children().is_empty()
+}
+
 pub(super) fn find_at_once(peer: SocketAddr, local: SocketAddr) -> Option<PeerProcess> {
-    if had_programs_lately() || !supervisors_for_agents().is_empty() {
+    if !is_quiet() {
         return None;
     }
     // Only now: whoever has the other end after that had it when there was no such program.
@@ -40,27 +50,38 @@ pub(super) fn find_at_once(peer: SocketAddr, local: SocketAddr) -> Option<PeerPr
     })
 }
 
-pub(super) fn find(peer: SocketAddr, local: SocketAddr) -> PeerProcess {
-    let (peer, local) = (canonical(peer), canonical(local));
+/// Who has made each of these connections, by their other end and ours. All are looked up together, so that many take hardly
+/// longer than one.
+pub(super) fn find(connections: &[(SocketAddr, SocketAddr)]) -> Vec<PeerProcess> {
+    let ends: Vec<_> =
+        connections.iter().map(|(peer, local)| (canonical(*peer), canonical(*local))).collect();
+    let mut found: Vec<Option<PeerProcess>> = vec![None; ends.len()];
     for _ in 0..LOOKS {
-        let number = match number_of(peer, local) {
-            Some(number @ 1..) => number,
-            None if !table::is_here(peer) => return PeerProcess::Person,
-            // Nobody waits for an answer any more: it was sent in passing.
-            None | Some(0) => return PeerProcess::Gone,
-        };
-        let (newest, processes) = (newest_process(), programs());
-        let is_settled = || newest == newest_process() || processes == programs();
-        match look(&processes, number) {
-            SocketSight::Held => return PeerProcess::Agent,
-            SocketSight::Absent if is_settled() && number_of(peer, local) == Some(number) => {
-                return PeerProcess::Person;
-            }
-            SocketSight::Absent => {}
-            SocketSight::Hidden => break,
+        let is_open = |(_, found): &(&_, &mut Option<PeerProcess>)| found.is_none();
+        let open: Vec<_> = ends.iter().zip(&mut found).filter(is_open).collect();
+        if open.is_empty() {
+            break;
+        }
+        let numbers: Vec<Option<u64>> =
+            open.iter().map(|((peer, local), _)| number_of(*peer, *local)).collect();
+        let wanted: HashSet<u64> = numbers.iter().flatten().copied().filter(|number| *number > 0).collect();
+        let mut supervisors = supervisors_for_agents();
+        let holders = table::holders(&wanted);
+        // Again: one that was killed meanwhile may still be above what it watched over.
+        supervisors.extend(supervisors_for_agents());
+        for (((peer, _), found), number) in open.into_iter().zip(numbers) {
+            *found = match number {
+                Some(number @ 1..) => judge(holders.get(&number).map_or(&[], Vec::as_slice), &supervisors),
+                None if !table::is_here(*peer) => Some(PeerProcess::Person),
+                // Nobody waits for an answer any more: it was sent in passing.
+                None | Some(0) => Some(PeerProcess::Gone),
+            };
         }
     }
-    find_holder(peer, local)
+    ends.iter()
+        .zip(found)
+        .map(|((peer, local), found)| found.unwrap_or_else(|| unseen(*peer, *local)))
+        .collect()
 }
 
 fn canonical(address: SocketAddr) -> SocketAddr {
@@ -70,43 +91,55 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Every process of an agent's programs, those included whose supervisor was killed.
-fn programs() -> BTreeSet<i32> {
-    let mut found: BTreeSet<i32> = below(&supervisors_for_agents()).into_iter().collect();
-    // Only now: what a supervisor leaves that is killed meanwhile comes to us.
+/// Whose connection it is, by the processes that have it; nothing if that is not sure.
+fn judge(holders: &[i32], supervisors: &[i32]) -> Option<PeerProcess> {
+    // The client is in this very process. A child that has a copy is about to become a program, and loses it then.
+    if holders.contains(&getpid().as_raw_pid()) {
+        return Some(PeerProcess::Person);
+    }
+    let is_program = |above: Vec<i32>| {
+        is_below_a_program(&above) || above.iter().any(|process| supervisors.contains(process))
+    };
+    // One that has ended tells nothing: a client that starts a program is two processes for a moment.
+    let living = holders.iter().filter_map(|process| ancestry(*process)).map(is_program);
+    living.max().map(|is_program| if is_program { PeerProcess::Agent } else { PeerProcess::Person })
+}
+
+/// Whose connection it is that no process was ever seen with.
+fn unseen(peer: SocketAddr, local: SocketAddr) -> PeerProcess {
+    let found = table::find(Some(peer));
+    match number_of(peer, local) {
+        Some(1..) if found != PeerProcess::Person => PeerProcess::Agent,
+        _ => found,
+    }
+}
+
+/// Whose connection it is that no process shows which may be looked at, although it has the account of this one.
+pub(super) fn find_hidden(number: u64) -> PeerProcess {
     for _ in 0..LOOKS {
-        let adopted = adopted_children();
-        found.extend(below(&adopted).into_iter().chain(adopted.iter().copied()));
-        if adopted == adopted_children() {
-            break;
+        let programs = programs();
+        // What comes and goes meanwhile can have had it all the time.
+        if look(&programs, number) != SocketSight::Absent || self::programs() != programs {
+            return PeerProcess::Gone;
         }
     }
-    found
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let hides = |process: i32| {
+        let files = fs::read_dir(format!("/proc/{process}/fd"));
+        files.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) && is_hiding(process)
+    };
+    // Those of agents were looked at. What tunnels use, such as sshd, hides as well.
+    if processes.any(hides) { PeerProcess::Person } else { PeerProcess::Gone }
 }
 
-/// The last process that was started. While it is the same, nothing has come to be.
-fn newest_process() -> Option<String> {
-    let load = fs::read_to_string("/proc/loadavg").ok()?;
-    load.split_ascii_whitespace().next_back().map(str::to_owned)
-}
-
-/// Finds whoever has the other end among all processes.
-fn find_holder(peer: SocketAddr, local: SocketAddr) -> PeerProcess {
-    let holders = number_of(peer, local).map(table::holders_of).unwrap_or_default();
-    if holders.is_empty() {
-        // Whoever hides among such programs is taken for one of them.
-        let found = table::find(Some(peer));
-        return if found == PeerProcess::Person { found } else { PeerProcess::Agent };
-    }
-    let above_programs = [supervisors_for_agents(), adopted_children()].concat();
-    let is_below = |above: Vec<i32>| above.iter().any(|process| above_programs.contains(process));
-    // One that has ended tells nothing: a client that starts a program is two processes for a moment.
-    let living = holders.iter().filter_map(|process| ancestry(*process)).map(is_below);
-    match living.max() {
-        Some(true) => PeerProcess::Agent,
-        Some(false) => PeerProcess::Person,
-        None => PeerProcess::Gone,
-    }
+/// Every process of an agent's programs, those included whose supervisor was killed.
+fn programs() -> BTreeSet<i32> {
+    let mut roots = supervisors_for_agents();
+    // Only now: what a supervisor leaves that is killed meanwhile comes to us.
+    roots.extend(started_programs());
+    roots.extend(adopted_children());
+    below(&roots).into_iter().chain(roots.iter().copied()).collect()
 }
 
 /// The number of the socket at the other end, zero if no process has it any more; nothing if it is not on this machine.

@@ -8,6 +8,7 @@ use std::path::Path;
 use rustix::process::{geteuid, getpid};
 
 use super::PeerProcess;
+use super::caller::find_hidden;
 use crate::process::is_of_a_call;
 
 /// The state of a socket that waits for connections, as the table writes it.
@@ -83,7 +84,9 @@ pub(super) fn find(peer: Option<SocketAddr>) -> PeerProcess {
     let holders =
         holders(&ends.iter().flatten().map(|end| end.number).filter(|number| *number > 0).collect());
     let judged = peers.iter().zip(ends).map(|(peer, end)| match end {
-        Some(end) => judge(&end, holders.get(&end.number).map_or(&[], Vec::as_slice)),
+        Some(end) => {
+            judge(&end, holders.get(&end.number).map_or(&[], Vec::as_slice), || find_hidden(end.number))
+        }
         None if is_here(*peer) => PeerProcess::Gone,
         None => PeerProcess::Person,
     });
@@ -101,7 +104,7 @@ pub(super) fn other_end(peer: SocketAddr, sockets: &[TcpSocket], own: &HashSet<u
     sockets.iter().find(leads_here).copied()
 }
 
-fn judge(end: &TcpSocket, holders: &[i32]) -> PeerProcess {
+fn judge(end: &TcpSocket, holders: &[i32], find_hidden: impl FnOnce() -> PeerProcess) -> PeerProcess {
     // The client is in this very process. A child that has a copy is about to become a program, and loses it then: nothing
     // that is started here inherits a socket, and nothing can give one to us.
     if holders.contains(&getpid().as_raw_pid()) {
@@ -112,9 +115,13 @@ fn judge(end: &TcpSocket, holders: &[i32]) -> PeerProcess {
     if living.contains(&true) {
         return PeerProcess::Agent;
     }
-    // What another account has open is shown to root only; what is started here runs as this one.
-    let hidden = holders.is_empty() && end.account != geteuid().as_raw() && !geteuid().is_root();
-    if end.number == 0 || living.is_empty() && !hidden { PeerProcess::Gone } else { PeerProcess::Person }
+    match (end.number, living.is_empty(), holders.is_empty()) {
+        (0, ..) | (_, true, false) => PeerProcess::Gone,
+        (_, false, _) => PeerProcess::Person,
+        // What another account has open is shown to root only; what is started here runs as this one.
+        _ if end.account != geteuid().as_raw() && !geteuid().is_root() => PeerProcess::Person,
+        _ => find_hidden(),
+    }
 }
 
 /// The other ends of all connections that this process has accepted.
@@ -133,13 +140,8 @@ pub(super) fn is_here(peer: SocketAddr) -> bool {
     peer.ip().is_loopback() || UdpSocket::bind(place).is_ok()
 }
 
-/// The processes that have a socket open.
-pub(super) fn holders_of(number: u64) -> Vec<i32> {
-    holders(&HashSet::from([number])).remove(&number).unwrap_or_default()
-}
-
 /// The processes that have each of these sockets open.
-fn holders(wanted: &HashSet<u64>) -> HashMap<u64, Vec<i32>> {
+pub(super) fn holders(wanted: &HashSet<u64>) -> HashMap<u64, Vec<i32>> {
     let mut holders: HashMap<u64, Vec<i32>> = HashMap::new();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -195,7 +197,9 @@ mod tests {
         let place = "127.0.0.1:1".parse().unwrap();
         let account = geteuid().as_raw();
         let end = TcpSocket { local: place, remote: place, listening: false, account, number: 2 };
-        let check = |holders: &[i32], expected| assert_eq!(judge(&end, holders), expected, "{holders:?}");
+        let check = |holders: &[i32], expected| {
+            assert_eq!(judge(&end, holders, || PeerProcess::Gone), expected, "{holders:?}");
+        };
         check(&[own], PeerProcess::Person);
         check(&[ended, own], PeerProcess::Person);
         check(&[ended], PeerProcess::Gone);
@@ -210,7 +214,8 @@ mod tests {
         let place = "127.0.0.1:1".parse().unwrap();
         let account = geteuid().as_raw();
         let end = TcpSocket { local: place, remote: place, listening: false, account, number: 2 };
-        let found = [&[running][..], &[running, own], &[running, 1]].map(|holders| judge(&end, holders));
+        let found = [&[running][..], &[running, own], &[running, 1]]
+            .map(|holders| judge(&end, holders, || PeerProcess::Gone));
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(found, [PeerProcess::Agent, PeerProcess::Person, PeerProcess::Agent]);

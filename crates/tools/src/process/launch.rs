@@ -15,6 +15,8 @@ use tokio::process::{Child, Command};
 use super::control::{ControlSocket, RunOrder, SupervisorOrder, give};
 use super::environment::{MARK, Secrets, hidden};
 use super::group::ProcessGroup;
+#[cfg(target_os = "linux")]
+use super::program::start_known;
 use super::program::{Containment, MovedPlace, RunningProgram};
 use super::sandbox::SandboxPolicy;
 #[cfg(target_os = "linux")]
@@ -162,10 +164,10 @@ impl Launcher {
         command.envs(start.env.iter().map(|(name, value)| (name, value)));
         command.current_dir(start.folder).env(MARK, &mark);
         let terminal = matches!(outlet, ProgramStreams::Terminal(_));
-        let child = match outlet {
-            ProgramStreams::Pipe(writer) => spawn(command, theirs, None, writer.try_clone()?, writer)?,
+        let start_it = move || match outlet {
+            ProgramStreams::Pipe(writer) => spawn(command, theirs, None, writer.try_clone()?, writer),
             ProgramStreams::Streams { input, output, log } => {
-                spawn(command, theirs, Some(input), output, log)?
+                spawn(command, theirs, Some(input), output, log)
             }
             ProgramStreams::Terminal(pts) => {
                 let mut command = TerminalCommand::from(command);
@@ -175,9 +177,13 @@ impl Launcher {
                 command.spawn(pts).map_err(|error| match error {
                     pty_process::Error::Io(error) => error,
                     other => io::Error::other(other.to_string()),
-                })?
+                })
             }
         };
+        #[cfg(target_os = "linux")]
+        let child = start_known(terminal, start_it)?;
+        #[cfg(not(target_os = "linux"))]
+        let child = start_it()?;
         let hold = match ours {
             Some(socket) => Containment::Supervisor(ControlSocket::new(socket)),
             None => Containment::Group(ProcessGroup::of(&child)),

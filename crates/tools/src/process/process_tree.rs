@@ -6,7 +6,7 @@
 //! A process that starts its successor and ends at once may never be there when we look. Only its parent can tell for
 //! sure that none is left, and only a parent may kill by number without a look: see [`kill_children`].
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -18,8 +18,8 @@ use rustix::process::{
     waitpid,
 };
 
-use super::announcement::is_supervisor;
 use super::environment::MARK;
+use super::program::started;
 
 /// How long killed processes may take to vanish. Only the system itself can hold them up.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -71,7 +71,11 @@ pub(super) fn marked(session: Pid, mark: &str) -> Vec<Process> {
 /// What supervisors that were killed have left to us, with its descendants.
 pub(super) fn adopted() -> Vec<Process> {
     let Some(own) = Process::of(getpid().as_raw_pid()) else { return Vec::new() };
-    let (found, others): (Vec<_>, Vec<_>) = all().into_iter().partition(|process| process.is_adopted(&own));
+    // In this order: what is started after it was looked at is not among them.
+    let all = all();
+    let started = started();
+    let (found, others): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|process| process.is_adopted(&own, &started));
     let parents: Vec<i32> = found.iter().map(Process::pid).collect();
     with_descendants(found, &parents, others)
 }
@@ -79,13 +83,36 @@ pub(super) fn adopted() -> Vec<Process> {
 /// What supervisors that were killed have left to us, without its descendants. Quicker than looking at all processes.
 pub(crate) fn adopted_children() -> Vec<i32> {
     let Some(own) = Process::of(getpid().as_raw_pid()) else { return Vec::new() };
-    let found = children(own.pid()).into_iter().filter_map(Process::of);
-    found.filter(|process| process.is_adopted(&own)).map(|process| process.pid()).collect()
+    let found: Vec<Process> = children(own.pid()).into_iter().filter_map(Process::of).collect();
+    let started = started();
+    found.iter().filter(|process| process.is_adopted(&own, &started)).map(Process::pid).collect()
 }
 
-/// Whether a process runs our own binary, as one does that is about to run another.
-fn is_us(pid: i32) -> bool {
-    fs::read_link("/proc/self/exe").ok() == fs::read_link(format!("/proc/{pid}/exe")).ok()
+/// Whether a process is there, and our child.
+pub(super) fn is_child(pid: i32) -> bool {
+    Process::of(pid).is_some_and(|process| process.parent == getpid().as_raw_pid())
+}
+
+/// What we have started for an agent and that is still there.
+pub(crate) fn started_programs() -> Vec<i32> {
+    let programs = started().into_iter().filter(|(_, terminal)| !terminal).map(|(pid, _)| pid);
+    programs.filter(|pid| is_child(*pid)).collect()
+}
+
+/// Whether a process that we did not start ourselves comes from a program of an agent, by its ancestors: we are one of them,
+/// and it is below neither a terminal nor what we start for ourselves in our session.
+pub(crate) fn is_below_a_program(ancestry: &[i32]) -> bool {
+    let own = getpid().as_raw_pid();
+    let Some(child) = ancestry.iter().position(|process| *process == own).and_then(|at| at.checked_sub(1))
+    else {
+        return false;
+    };
+    let Some(child) = ancestry.get(child) else { return false };
+    let session = |pid: i32| Process::of(pid).map(|process| process.session);
+    match started().get(child) {
+        Some(terminal) => !terminal,
+        None => session(*child).is_none_or(|session_of_child| session(own) != Some(session_of_child)),
+    }
 }
 
 /// Takes note of the end of children that we did not start, which nobody else does.
@@ -262,14 +289,9 @@ impl Process {
         self.terminal
     }
 
-    /// Whether we, the process `own`, are its parent and did not start it: what we start is a supervisor, or stays in our
-    /// session, or has a terminal.
-    fn is_adopted(&self, own: &Self) -> bool {
-        self.parent == own.pid()
-            && self.session != own.session
-            && !self.terminal
-            && !is_supervisor(self.pid())
-            && !is_us(self.pid())
+    /// Whether we, the process `own`, are its parent and did not start it: what we start is known, or stays in our session.
+    fn is_adopted(&self, own: &Self, started: &BTreeMap<i32, bool>) -> bool {
+        self.parent == own.pid() && self.session != own.session && !started.contains_key(&self.pid())
     }
 
     /// Reads one process; nothing for one that has ended.

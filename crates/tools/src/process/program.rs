@@ -83,6 +83,32 @@ impl Drop for ProgramPresence {
     }
 }
 
+/// What this process has started, by its number, and whether that has a terminal: in terminals people work.
+///
+/// Whatever else is our child, and left our session, was left to us by a program. What a process says of itself (its command
+/// line, its terminal, what file it runs) tells nothing: a program chooses all of it.
+#[cfg(target_os = "linux")]
+static STARTED: Mutex<std::collections::BTreeMap<i32, bool>> = Mutex::new(std::collections::BTreeMap::new());
+
+/// Starts something and takes note of it. Nobody sees a child that is not known yet: whoever asks waits until it is.
+#[cfg(target_os = "linux")]
+pub(super) fn start_known(terminal: bool, start: impl FnOnce() -> io::Result<Child>) -> io::Result<Child> {
+    use super::process_tree::is_child;
+
+    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    // A number that is free again may be another's.
+    started.retain(|pid, _| is_child(*pid));
+    let child = start()?;
+    started.extend(child.id().and_then(|id| i32::try_from(id).ok()).map(|pid| (pid, terminal)));
+    Ok(child)
+}
+
+/// What this process has started, by its number, and whether that has a terminal. It may have ended.
+#[cfg(target_os = "linux")]
+pub(crate) fn started() -> std::collections::BTreeMap<i32, bool> {
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
 /// Whether this process has a program, or had one a moment ago: it can have connected to us and left.
 pub(crate) fn had_programs_lately() -> bool {
     let (count, ended) = *PRESENT.lock().unwrap_or_else(PoisonError::into_inner);

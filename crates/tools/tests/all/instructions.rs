@@ -126,10 +126,11 @@ type Make = fn(&PathBuf);
 #[test]
 fn what_cannot_be_taken_is_left_out_and_named() {
     // One link of a repository's to shared dotfiles stopped every prompt, and nothing permitted it.
-    let cases: [(&str, Make); 5] = [
+    let cases: [(&str, Make); 6] = [
         ("folder", |path| fs::create_dir(path).unwrap()),
         ("leads nowhere", |path| symlink("nothing", path).unwrap()),
         ("symbolic links", |path| symlink(path, path).unwrap()),
+        ("too long", |path| symlink("a".repeat(300), path).unwrap()),
         ("named pipe", |path| {
             rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
                 .unwrap();
@@ -158,17 +159,23 @@ fn what_cannot_be_taken_is_left_out_and_named() {
 }
 
 #[test]
-fn a_file_without_permission_makes_all_unavailable() {
+fn a_file_without_permission_counts_as_long_as_it_is_the_persons() {
     use std::os::unix::fs::PermissionsExt as _;
+    let close = |path: &PathBuf| fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
     let person = Person::new();
-    let path = person.write("project/AGENTS.md", "secret");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
+    let ours = person.write("home/.config/everturn/AGENTS.md", "ours");
+    let theirs = person.write("project/AGENTS.md", "theirs");
+    close(&theirs);
     // The administrator may read everything, and does.
     if rustix::process::geteuid().is_root() {
-        person.check(&[("project/AGENTS.md", "secret")]);
-    } else {
-        person.check_unavailable("project/AGENTS.md", "ermission denied");
+        close(&ours);
+        return person.check(&[("home/.config/everturn/AGENTS.md", "ours"), ("project/AGENTS.md", "theirs")]);
     }
+    // What a repository brings stops nothing.
+    person.check_left_out("project/AGENTS.md", "ermission denied");
+    person.check(&[("home/.config/everturn/AGENTS.md", "ours")]);
+    close(&ours);
+    person.check_unavailable("home/.config/everturn/AGENTS.md", "ermission denied");
 }
 
 #[test]

@@ -130,28 +130,113 @@ async fn a_program_of_an_agent_is_known_however_it_connects() {
     check(&enclosed(all()), false, true).await;
 }
 
+/// Kills what watches over it, and keeps the connection that it has inherited.
+const KEEPER: &str = "kill -9 $SUPERVISOR\nsleep 1000\ntrue\n";
+
+/// The same with a terminal of its own.
+const TERMINAL_KEEPER: &str = r#"
+import fcntl, os, termios, time
+
+ours, theirs = os.openpty()
+fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+os.kill(int(os.environ["SUPERVISOR"]), 9)
+time.sleep(1000)
+"#;
+
 #[tokio::test]
 async fn a_program_that_kills_its_supervisor_is_no_person() {
-    // Until it was stopped as well, it was one.
-    for _ in 0..20 {
-        let (project, listener, port) = scene().await;
-        let tool = quick();
-        let line = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; kill -9 $PPID; sleep 1000");
-        let judging = async {
-            let (stream, peer) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
-            let local = stream.local_addr().unwrap();
-            let follow = move || loop {
-                match peer::caller(peer, local) {
-                    PeerProcess::Agent => {}
-                    found => return found,
-                }
+    // Until it was stopped as well, it was one; and one that looked like a supervisor, or had a terminal, was never stopped.
+    let keeper = |line: &str| {
+        format!("setsid env -i PATH=\"$PATH\" HOME=\"$HOME\" SUPERVISOR=$PPID {line} & exec sleep 1000")
+    };
+    for (times, line) in [
+        (20, "kill -9 $PPID; sleep 1000".to_owned()),
+        (3, keeper("bash __supervisor")),
+        (3, keeper("bash -c 'exec -a everturn bash __supervisor'")),
+        (3, keeper("python3 terminal.py")),
+    ] {
+        for _ in 0..times {
+            let (project, listener, port) = scene().await;
+            project.file("__supervisor", KEEPER);
+            project.file("terminal.py", TERMINAL_KEEPER);
+            let tool = quick();
+            let line = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; {line}");
+            let judging = async {
+                let (stream, peer) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
+                let local = stream.local_addr().unwrap();
+                let follow = move || loop {
+                    match peer::caller(peer, local) {
+                        PeerProcess::Agent => {}
+                        found => return found,
+                    }
+                };
+                timeout(PATIENCE, tokio::task::spawn_blocking(follow)).await.unwrap().unwrap()
             };
-            timeout(PATIENCE, tokio::task::spawn_blocking(follow)).await.unwrap().unwrap()
-        };
-        let (ran, found) = tokio::join!(project.run(&tool, command(&line)), judging);
-        ran.unwrap();
-        assert_eq!(found, PeerProcess::Gone);
+            let (ran, found) = tokio::join!(project.run(&tool, command(&line)), judging);
+            ran.unwrap();
+            assert_eq!(found, PeerProcess::Gone, "{line}");
+        }
     }
+}
+
+/// Sends a connection to itself, so that no process has it, and takes it out when it was judged.
+const FLIER: &str = r#"
+import os, socket, sys, time
+
+line = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+here, there = socket.socketpair(socket.AF_UNIX)
+socket.send_fds(here, [b"x"], [line.fileno()])
+line.close()
+open("flies", "w").close()
+while not os.path.exists("judged"):
+    time.sleep(0.02)
+_, files, _, _ = socket.recv_fds(there, 1, 1)
+socket.socket(fileno=files[0]).sendall(b"hello")
+"#;
+
+#[tokio::test]
+async fn a_connection_that_no_process_has_is_no_persons() {
+    // No program of the agent was seen with it, so it was a person's; and what came out of it later was obeyed.
+    let (project, listener, port) = scene().await;
+    project.file("fly.py", FLIER);
+    let tool = quick();
+    let judging = async {
+        let (stream, peer) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
+        while !project.path("flies").exists() {
+            tokio::task::yield_now().await;
+        }
+        let local = stream.local_addr().unwrap();
+        let judged = tokio::task::spawn_blocking(move || both(peer, local)).await.unwrap();
+        fs::write(project.path("judged"), "").unwrap();
+        judged
+    };
+    let line = format!("python3 fly.py {port}");
+    let (ran, judged) = tokio::join!(project.run(&tool, command(&line)), judging);
+    assert_eq!(ran.unwrap().metadata["exit"], 0);
+    assert_eq!(judged, (PeerProcess::Agent, PeerProcess::Gone));
+}
+
+#[tokio::test]
+async fn many_are_told_apart_at_once() {
+    let (project, listener, port) = scene().await;
+    let tool = quick();
+    let local = listener.local_addr().unwrap();
+    let line = held(&format!("python3 connect.py {port} plain"));
+    let judging = async {
+        let (theirs, agent) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
+        let ours = TcpStream::connect(local).await.unwrap();
+        let (kept, person) = listener.accept().await.unwrap();
+        drop(TcpStream::connect(local).await.unwrap());
+        let (left, gone) = listener.accept().await.unwrap();
+        let ends = [agent, person, gone].map(|peer| (peer, local));
+        let judged = tokio::task::spawn_blocking(move || peer::callers(&ends)).await.unwrap();
+        fs::write(project.path("judged"), "").unwrap();
+        drop((theirs, ours, kept, left));
+        judged
+    };
+    let (ran, judged) = tokio::join!(project.run(&tool, line), judging);
+    ran.unwrap();
+    assert_eq!(judged, [PeerProcess::Agent, PeerProcess::Person, PeerProcess::Gone]);
 }
 
 #[tokio::test]
@@ -197,6 +282,8 @@ fn it_is_the_same_for_an_ordinary_user() {
     as_ordinary_user(&[
         "peer::a_person_is_let_in_beside_programs_of_an_agent",
         "peer::a_program_in_a_terminal_may_connect_and_not_decide",
+        "peer::a_connection_that_no_process_has_is_no_persons",
         "peer::a_program_of_an_agent_is_known_however_it_connects",
+        "peer::a_program_that_kills_its_supervisor_is_no_person",
     ]);
 }

@@ -211,12 +211,29 @@ fn the_probe_says_what_is_refused() {
 }
 
 #[test]
+fn the_probe_ends_where_accounts_cannot_be_mapped() {
+    // The child waited for a word that its parent could not say, and the parent for the child.
+    let check = |rights: &str, refused: &[SandboxPart]| {
+        let limited = ["unshare", "--map-root-user", "timeout", "60", "setpriv", rights, "--inh-caps=-all"];
+        let report = probed_by(&limited);
+        let found: Vec<SandboxPart> = report.refused.keys().copied().collect();
+        assert_eq!(found, refused, "{rights}: {report:?}");
+        assert_eq!(report.refused.get(&SandboxPart::User), Some(&1), "{rights}: {report:?}");
+    };
+    require_whole();
+    // A user namespace can be made, and not used; root makes the others without it, if it has the right.
+    check("--bounding-set=-setfcap", &SandboxPart::ALL[..1]);
+    check("--bounding-set=-all", &SandboxPart::ALL[..6]);
+}
+
+#[test]
 fn it_is_the_same_for_an_ordinary_user() {
     as_ordinary_user(&[
         "sandbox::depth::a_new_repository_stays_and_what_it_would_run_does_not",
         "sandbox::depth::names_that_are_not_there_cannot_be_made_for_good_in_subfolders",
         "sandbox::depth::protected_files_in_subfolders_cannot_be_changed",
         "sandbox::excess::folders_that_a_command_closed_are_looked_into",
+        "sandbox::landlock::what_is_listed_to_be_read_cannot_be_changed_without_mounts",
         "sandbox::landlock::what_lies_outside_cannot_be_used_without_mounts",
         "sandbox::overlap::what_another_makes_again_in_a_folder_that_it_closes_does_not_stay",
         "sandbox::overlap::what_one_command_made_and_took_away_another_does_not_make_for_good",

@@ -15,6 +15,7 @@ use serde_json::{Map, json};
 
 use crate::harness::Project;
 use crate::instructions::{by_person, by_project};
+use crate::sandbox::as_ordinary_user;
 
 fn write(path: &Path, content: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -177,18 +178,68 @@ fn there_is_an_end_to_them() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_listed_makes_them_unavailable() {
+fn a_link_that_will_never_be_a_folder_stops_nothing() {
+    // One of them in a repository stopped every prompt there.
+    let long = "a".repeat(300);
+    let cases: [(&str, &str); 6] = [
+        (".opencode", ".opencode"),
+        (".opencode/skill", "skill"),
+        (".opencode/skill", &long),
+        (".claude", ".claude"),
+        (".agents", ".agents"),
+        (".agents/skills", "skills"),
+    ];
+    for (link, target) in cases {
+        let project = Project::new();
+        let places = places(&project);
+        put(&places.home.join(".agents/skills"), "good", "home");
+        let path = project.path(link);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        symlink(target, &path).unwrap();
+        let (found, problems) = seen(&places);
+        assert_eq!(found, [("good".to_owned(), "from home".to_owned())], "{link}");
+        let named = problems.iter().map(|(named, _)| named.starts_with(&path)).collect::<Vec<_>>();
+        assert!(!named.is_empty() && named.iter().all(|is_it| *is_it), "{link}: {problems:?}");
+        assert_eq!(skills::find(&places, "good").unwrap().name, "good");
+    }
+}
+
+#[test]
+fn a_folder_of_the_persons_that_cannot_be_listed_makes_them_unavailable() {
+    use std::os::unix::fs::PermissionsExt as _;
+    // The administrator may list everything.
+    if rustix::process::geteuid().is_root() {
+        return as_ordinary_user(&[
+            "skills::a_folder_of_the_persons_that_cannot_be_listed_makes_them_unavailable",
+            "instructions::a_file_without_permission_counts_as_long_as_it_is_the_persons",
+        ]);
+    }
+    let close = |path: &Path| {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
+    };
+    let open = |path: &Path| {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
+    };
     let project = Project::new();
     let places = places(&project);
-    let folder = project.path(".opencode/skill");
-    put(&folder, "good", "here");
-    symlink("skills", project.path(".opencode/skills")).unwrap();
+    let own = places.home.join(".agents/skills");
+    put(&own, "good", "here");
+    // What a repository brings stops nothing, however it is tied up.
+    for closed in [".opencode/skill", ".opencode", ".claude/skills"] {
+        let closed = project.path(closed);
+        fs::create_dir_all(&closed).unwrap();
+        close(&closed);
+        let (found, problems) = seen(&places);
+        open(&closed);
+        assert_eq!(found, [("good".to_owned(), "from here".to_owned())]);
+        assert!(problems.iter().all(|(named, _)| named.starts_with(&closed)) && !problems.is_empty());
+    }
+    close(&own);
     let found = skills::observe(&places);
-    assert!(
-        matches!(&found, Observed::Unavailable { why } if why.contains(".opencode/skills: ")),
-        "{found:?}"
-    );
-    let failure = skills::find(&places, "good").unwrap_err();
+    let failure = skills::find(&places, "good");
+    open(&own);
+    assert!(matches!(&found, Observed::Unavailable { why } if why.contains(".agents/skills: ")), "{found:?}");
+    let failure = failure.unwrap_err();
     assert!(failure.to_string().starts_with("The skills cannot be read just now: "), "{failure}");
 }
 

@@ -70,10 +70,7 @@ const ABSENT_EVENTS: &[(&[&str], &str)] = &[
         ],
         "clients ask for models and providers, and are not told when these change",
     ),
-    (
-        &["command.executed", "lsp.updated", "plugin.added"],
-        "there are no commands, language servers or plugins",
-    ),
+    (&["lsp.updated", "plugin.added"], "there are no language servers or plugins"),
     (
         &["file.watcher.updated", "project.directories.updated", "project.updated", "vcs.branch.updated"],
         "clients ask for files, branches and projects, and are not told when these change",
@@ -175,6 +172,10 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("session.abort 404: only here (shape)", "a session that is not there is said to be missing"),
     ("session.create 404: only here (shape)", "a parent that is not there is said to be missing"),
     ("session.diff 404: only here (shape)", "a session that is not there is said to be missing"),
+    (
+        "session.summarize 409: only here (shape)",
+        "a staged revert is made final first, which a session at work refuses",
+    ),
     ("part.delete 409: only here (shape)", "a session at work is not changed under it"),
     ("part.update 409: only here (shape)", "a session at work is not changed under it"),
     (
@@ -205,6 +206,19 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ),
     // What clients get.
     ("doc.get: only here", "OpenCode serves its document and leaves that out of it"),
+    ("session.command 409: only here (one of)", "an id that is used for something else is no other prompt's"),
+    ("session.init 409: only here (one of)", "an id that is used for something else is no other prompt's"),
+    (
+        "session.shell 409<ConflictError>: only here",
+        "an id that is used for something else is no other command's",
+    ),
+    (
+        "session.shell 409<SessionBusyError>.data: only here (fields)",
+        "tagged errors carry the older shape too",
+    ),
+    ("session.shell 409<SessionBusyError>.name: only here (*)", "tagged errors carry the older shape too"),
+    ("session.shell body.model.variant: only here (string)", "a variant is taken with the model too"),
+    ("session.command 200.info<user>: only here", "the document has one shape for all messages"),
     ("session.prompt 200.info<user>: only here", "with noReply the prompt itself is answered, there as here"),
     ("* 200*<reasoning>.time: sometimes here, always there", "parts of other programs come without times"),
     ("* 200*.tool.messageID: id msg instead of string", "it is the id of a message"),
@@ -229,7 +243,6 @@ const DIFFERENCES: &[(&str, &str)] = &[
         "*config.get 200: map instead of fields",
         "the configuration is shown as it was written, with what only OpenCode understands",
     ),
-    ("command.list 200[]: any instead of fields", "there is none, so the list is empty"),
     ("lsp.status 200[]: any instead of fields", "there is none, so the list is empty"),
     ("formatter.status 200[]: any instead of fields", "there is none, so the list is empty"),
     ("experimental.workspace.list 200[]: any instead of fields", "there is none, so the list is empty"),

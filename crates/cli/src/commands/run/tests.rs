@@ -53,6 +53,7 @@ impl Stage {
 
 fn command(prompt: &str) -> RunCommand {
     RunCommand {
+        command: None,
         message: vec![prompt.to_owned()],
         model: None,
         agent: None,

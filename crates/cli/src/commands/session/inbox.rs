@@ -156,7 +156,7 @@ fn text(item: &InboxItem) -> String {
 }
 
 fn short(item: &InboxItem) -> String {
-    let text = text(item);
+    let text = if item.is_compaction() { "(a compaction)".to_owned() } else { text(item) };
     let mut line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.chars().count() > LONGEST {
         line = line.chars().take(LONGEST - 1).chain(['…']).collect();

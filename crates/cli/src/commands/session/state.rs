@@ -10,7 +10,7 @@ pub(super) fn word(session: &Session) -> &'static str {
         "parked"
     } else if session.open && session.retry.is_some() {
         "retry"
-    } else if session.open {
+    } else if session.is_at_work() {
         "busy"
     } else if session.held {
         "held"

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::super::budget::Budgets;
 use super::super::caution::names_in;
+use super::super::compaction_settings::CompactionSettings;
 use super::super::sandbox_choice::SandboxWish;
 use super::super::trash_lifetime;
 use super::super::turn_limits::TurnLimits;
@@ -33,6 +34,13 @@ impl UnheededSearch<'_> {
             self.note(&path, mistake.what);
         }
         self.look_for_rules(&["limits"], value);
+    }
+
+    pub(super) fn look_at_compaction(&mut self, value: &Value) {
+        for (key, what) in CompactionSettings::read(value).1 {
+            let path: Vec<&str> = ["compaction"].into_iter().chain(key).collect();
+            self.note(&path, what);
+        }
     }
 
     pub(super) fn look_at_trash(&mut self, value: &Value) {

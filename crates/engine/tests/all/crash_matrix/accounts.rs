@@ -51,7 +51,9 @@ pub(super) fn check_usage(tree: &Tree, log: &[Record], title: &str) {
     for record in log {
         let (tokens, cost, entry) = match &record.event {
             Event::StepEnded { entry, tokens, cost, .. } => (tokens, cost, Some(entry)),
-            Event::StepFailed { entry, remains, .. } => (&remains.tokens, &remains.cost, Some(entry)),
+            Event::StepFailed { entry, remains, .. }
+            | Event::CompactionEnded { entry, remains, .. }
+            | Event::CompactionFailed { entry, remains, .. } => (&remains.tokens, &remains.cost, Some(entry)),
             Event::UsageRecorded { tokens, cost, .. } => (tokens, cost, None),
             Event::UsageReported { tokens, cost, .. } => {
                 assert_eq!(*cost, price(tokens), "{title}: {:?}", record.event);
@@ -74,7 +76,11 @@ pub(super) fn check_usage(tree: &Tree, log: &[Record], title: &str) {
     let session = Spent { tokens: tree.session.tokens, cost: tree.session.cost };
     assert_eq!(counted(session), counted(sum(path_sum)), "{title}: what the conversation used");
     for node in tree.nodes() {
-        let Some(answer) = node.entry.body.assistant() else { continue };
+        // No model wrote what a person ran, or gave to another agent.
+        let wrote = !matches!(node.entry.body, Body::Shell(_));
+        let Some(answer) = node.entry.body.assistant().filter(|answer| wrote && !answer.delegated) else {
+            continue;
+        };
         assert_eq!(answer.cost, price(&answer.tokens), "{title}: {node:#?}");
         let came: usize = node.parts.iter().map(|part| length(&part.kind)).sum();
         let counted = answer.tokens.output + answer.tokens.reasoning;

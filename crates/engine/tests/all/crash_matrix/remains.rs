@@ -18,7 +18,7 @@ use everturn_engine::sessions::{ArchivedSessions, Filter};
 use everturn_engine::{Engine, Prompt};
 use everturn_model::part::PartKind;
 use everturn_model::request::{Ask, Reply};
-use everturn_model::tool::Outcome;
+use everturn_model::tool::{Outcome, ToolState};
 use everturn_model::{Body, EntryId, Event, Part, Record, Session, SessionId, Tree, fold};
 use everturn_testkit::{request_rules, within};
 
@@ -56,7 +56,7 @@ pub(super) fn check(ground: &Ground, lives: &[Life], title: &str) -> Vec<SavedTe
         assert_eq!(engine.requests().waiting().await.unwrap(), [], "{title}: somebody is asked");
         let mut logs = Vec::new();
         for session in &sessions {
-            assert!(!session.open && session.waiting == 0 && !session.held, "{title}: {session:?}");
+            assert!(!session.is_at_work() && session.waiting == 0 && !session.held, "{title}: {session:?}");
             let log = engine.sessions().log(&session.id).await.unwrap();
             let tree = engine.sessions().tree(&session.id).await.unwrap();
             assert!(fold::replay(&log).unwrap() == Some(tree.clone()), "{title}: not the fold of the log");
@@ -115,7 +115,7 @@ pub(super) async fn at_rest(engine: &Engine, title: &str) {
             }
             let sessions = all(engine).await;
             let works = |session: &Session| {
-                let has_work = session.open || (session.waiting > 0 && !session.held);
+                let has_work = session.is_at_work() || (session.waiting > 0 && !session.held);
                 engine.drains().is_running(&session.id) || (has_work && !session.parked)
             };
             if !sessions.iter().any(works) {
@@ -166,6 +166,10 @@ fn check_prompts(logs: &[(SessionId, Vec<Record>)], lives: &[Life], title: &str)
                     unanswered.push(id.clone());
                 }
                 Event::PromptCancelled { id } => *ended.entry(id.clone()).or_default() += 1,
+                // One that was asked for waited like a prompt.
+                Event::CompactionStarted { entry, .. } if admitted.contains_key(&entry.id) => {
+                    *ended.entry(entry.id.clone()).or_default() += 1;
+                }
                 Event::StepStarted { .. } => unanswered.clear(),
                 _ => {}
             }
@@ -206,6 +210,18 @@ fn check_ledger(log: &[Record], ledger: &[String], title: &str) {
     let mut commands = BTreeMap::new();
     for record in log {
         match &record.event {
+            Event::ShellStarted { parts, .. } => commands.extend(parts.iter().filter_map(|part| {
+                let PartKind::Tool { state, .. } = &part.kind else { return None };
+                Some((part.id.clone(), state.input()["command"].as_str()?))
+            })),
+            Event::ShellEnded { part: Some(part), .. } => {
+                let PartKind::Tool { state: ToolState::Completed { .. }, .. } = &part.kind else { continue };
+                let line =
+                    commands[&part.id].strip_prefix("echo ").and_then(|rest| rest.split(" >> ").next());
+                let ran = line.is_some_and(|line| lines.contains_key(line));
+                // One that was stopped may not have got so far.
+                assert!(ran || commands[&part.id].contains("sleep"), "{title}: {line:?}: {ledger:?}");
+            }
             Event::ToolCalled { part, input, .. } => {
                 commands.extend(input["command"].as_str().map(|command| (part.clone(), command)));
             }

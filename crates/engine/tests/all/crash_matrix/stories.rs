@@ -5,10 +5,14 @@
 
 use std::time::Duration;
 
+use everturn_engine::compaction::NewCompaction;
+use everturn_engine::inbox::PartInput;
 use everturn_engine::sessions::{Filter, NewSession};
+use everturn_engine::shell::ShellCommand;
 use everturn_engine::{Engine, Prompt, SessionUpdate, Signal};
 use everturn_model::event::SessionChange;
 use everturn_model::inbox::Delivery;
+use everturn_model::part::PartKind;
 use everturn_model::request::{Reply, Request};
 use everturn_model::{EntryId, Event, Session, SessionId};
 use everturn_testkit::within;
@@ -28,8 +32,10 @@ pub(super) enum Story {
     Tools,
     /// Permissions and questions, asked and answered, allowed for ever and rejected.
     Requests,
-    /// A task for another agent, which runs a command.
+    /// A task for another agent, which runs a command, and one that the person gives it.
     Delegation,
+    /// Commands of a person: one that ends by itself, and one that is stopped with a prompt behind it.
+    Commands,
     /// A stop with a prompt behind it, which goes on when a person says so.
     Stop,
     /// Prompts that wait, are changed, put in another order and taken back.
@@ -40,6 +46,8 @@ pub(super) enum Story {
     Shelf,
     /// Failures that are tried again, that last, and that come in the middle.
     Failures,
+    /// Summaries that are asked for, that fail, and one that makes room for a request.
+    Compaction,
     /// A session of another program, and a project that is moved.
     Arrival,
     /// Another process was killed while a command ran, and this one takes its session over.
@@ -51,16 +59,18 @@ pub(super) enum Story {
 }
 
 impl Story {
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 15] = [
         Self::Talk,
         Self::Tools,
         Self::Requests,
         Self::Delegation,
+        Self::Commands,
         Self::Stop,
         Self::Waiting,
         Self::Undo,
         Self::Shelf,
         Self::Failures,
+        Self::Compaction,
         Self::Arrival,
         Self::Takeover,
         Self::Leaving,
@@ -88,11 +98,13 @@ impl Story {
             Self::Tools => actor.tools().await,
             Self::Requests => actor.requests().await,
             Self::Delegation => actor.delegation().await,
+            Self::Commands => actor.commands().await,
             Self::Stop => actor.stop().await,
             Self::Waiting => actor.waiting().await,
             Self::Undo => actor.undo().await,
             Self::Shelf => actor.shelf().await,
             Self::Failures => actor.failures().await,
+            Self::Compaction => actor.compaction().await,
             Self::Arrival => actor.arrival().await,
             Self::Takeover | Self::Parking if later => actor.take_over().await,
             Self::Leaving if later => actor.take_over_and_leave().await,
@@ -246,6 +258,41 @@ impl Actor {
         let session = self.session(Some("delegation")).await;
         let text = "TOOL:task:TOOL:bash:echo child >> ledger\\nSAY:the child is done\nSAY:the parent is done";
         self.say(&session, text).await;
+        let task = PartInput::new(PartKind::Subtask {
+            prompt: "TOOL:bash:echo given >> ledger\nSAY:the task is done".to_owned(),
+            description: "a task".to_owned(),
+            agent: "general".to_owned(),
+            model: None,
+            command: Some("check".to_owned()),
+        });
+        let prompt = Prompt { parts: vec![task], ..Prompt::text("") };
+        self.engine.inbox().admit(&session.id, prompt).await.unwrap();
+        self.settled(&session).await;
+    }
+
+    async fn commands(&mut self) {
+        let session = self.session(Some("commands")).await;
+        let run = |command: &str| {
+            let command = ShellCommand { command: command.to_owned(), ..ShellCommand::default() };
+            let (engine, id) = (self.engine.clone(), session.id.clone());
+            tokio::spawn(async move { engine.shell().run(&id, command).await.unwrap() })
+        };
+        run("echo person one >> ledger").await.unwrap();
+        self.say(&session, "SAY:seen").await;
+        // Nobody stops it here when its process is killed.
+        let ran = run("echo person two >> ledger; exec sleep 8");
+        let wanted = |event: &Event| match event {
+            Event::ShellStarted { entry, .. } => {
+                serde_json::to_string(entry).unwrap().contains("two").then_some(())
+            }
+            _ => None,
+        };
+        self.committed("the second command", wanted).await;
+        self.begin(&session, "SAY:behind it").await;
+        self.engine.drains().abort(&session.id).await.unwrap();
+        ran.await.unwrap();
+        self.engine.drains().resume(&session.id).await.unwrap();
+        self.settled(&session).await;
     }
 
     async fn stop(&mut self) {
@@ -303,6 +350,23 @@ impl Actor {
         self.say(&session, "ERR:503x1 RETRY-AFTER:0 SAY:tried again").await;
         self.say(&session, "ERR:400 SAY:never").await;
         self.say(&session, "FAIL:invalid_request_error ERRTEXT:broken\nSAY:one two three").await;
+    }
+
+    async fn compaction(&mut self) {
+        let session = self.session(Some("compaction")).await;
+        self.say(&session, "TOOL:todo:one;two\nSAY:first").await;
+        for instructions in ["TELL:what was done", "NOSUMMARY:400"] {
+            let new = NewCompaction {
+                instructions: Some(instructions.to_owned()),
+                force: true,
+                ..NewCompaction::default()
+            };
+            self.engine.compactions().request(&session.id, new).await.unwrap();
+            self.settled(&session).await;
+        }
+        self.say(&session, "TELL:all of it\nSAY:second").await;
+        let overlong = "ERR:400x1 ERRTYPE:invalid_request_error\nERRTEXT:prompt is too long: 9 tokens > 8 maximum\nSAY:third";
+        self.say(&session, overlong).await;
     }
 
     async fn arrival(&mut self) {

@@ -1,8 +1,9 @@
 //! Context Epochs: how long a baseline lasts.
 
 use everturn_engine::Prompt;
+use everturn_engine::compaction::NewCompaction;
 use everturn_engine::context::Observed;
-use everturn_model::entry::{Body, Compaction, Entry};
+use everturn_model::entry::Body;
 use everturn_model::{Event, path};
 use everturn_store::{Authority, NewEvent};
 use everturn_testkit::within;
@@ -29,15 +30,12 @@ async fn record(bench: &Bench, events: Vec<Event>) {
     store.release(lease).await.unwrap();
 }
 
-/// Ends what the conversation was so far with a summary, as a compaction does.
+/// Ends what the conversation was so far with a summary.
 async fn compact(bench: &Bench) {
-    let session = bench.engine.sessions().get(&bench.session.id).await.unwrap();
-    let id = bench.engine.mint().entry(&session);
-    let body = Body::Compaction(Compaction::default());
-    let entry = Box::new(Entry::new(id.clone(), session.leaf.clone(), bench.engine.mint().now(), body));
-    let summary = "what was said".to_owned();
-    let ended = Event::CompactionEnded { entry: id, summary, first_kept: None, recent: None };
-    record(bench, vec![Event::CompactionStarted { entry, parts: Vec::new() }, ended]).await;
+    let instructions = Some("TELL:what was said".to_owned());
+    let new = NewCompaction { instructions, force: true, ..NewCompaction::default() };
+    bench.engine.compactions().request(&bench.session.id, new).await.unwrap();
+    bench.settled().await;
 }
 
 #[tokio::test]
@@ -112,7 +110,8 @@ async fn blocked_replacement_after_a_compaction_keeps_the_old_epoch_and_what_was
     let now = sent(&bench);
     assert!(now[0].ends_with("test/gauge is 1"), "{now:?}");
     // The change was told before the compaction, and counts still.
-    let (summary, update) = (now[1].find("what was said"), now[1].find("test/gauge is now 2"));
+    let told = now[1..].join("\n");
+    let (summary, update) = (told.find("what was said"), told.find("test/gauge is now 2"));
     assert!(summary.is_some() && summary < update, "{now:?}");
     // It goes on after a restart, and what else changes is told.
     bench.restart().await;

@@ -98,7 +98,12 @@ impl<'a> EventBuilder<'a> {
                 }
                 self.assistant(entry, |_| {});
             }
-            Event::CompactionFailed { entry, .. } => self.assistant(entry, |_| {}),
+            Event::CompactionFailed { entry, remains, .. } => {
+                for part in &remains.parts {
+                    self.part(entry, &part.id);
+                }
+                self.assistant(entry, |_| {});
+            }
             Event::TurnSummarized { entry, .. } => self.summarized(entry),
             Event::PartStarted { entry, part }
             | Event::PartAdded { entry, part }
@@ -116,7 +121,11 @@ impl<'a> EventBuilder<'a> {
             Event::ToolSettled { entry, assistant: Some(assistant), part: Some(part) } => {
                 self.settled(entry, assistant, part);
             }
-            Event::CompactionEnded { .. } => {
+            Event::CompactionEnded { entry, remains, .. } => {
+                // One of an earlier version says nothing of its answer.
+                if !remains.is_empty() {
+                    self.step_ended(entry, &remains.parts);
+                }
                 let properties = object([("sessionID", self.session.id.as_str().into())]);
                 self.push("session.compacted", properties);
             }

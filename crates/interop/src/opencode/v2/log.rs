@@ -152,6 +152,8 @@ impl V2LogReader {
                 summary: text(data, "text")?.to_owned(),
                 first_kept: None,
                 recent: Some(text(data, "recent")?.to_owned()),
+                carried: None,
+                remains: Box::default(),
             }),
             "revert.staged.1" => {
                 let revert = Box::new(read_revert(data.get("revert")?)?);

@@ -191,6 +191,8 @@ impl Replay {
                     summary: "two words".to_owned(),
                     first_kept: None,
                     recent: None,
+                    carried: None,
+                    remains: Box::default(),
                 };
                 self.commit(1, event, vec![told]);
             }

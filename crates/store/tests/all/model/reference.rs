@@ -43,7 +43,7 @@ impl Known {
     /// Whether it expects to go on.
     pub(super) fn unfinished(&self) -> bool {
         let tree = &self.story.tree;
-        tree.session.time.trashed.is_none() && (tree.session.open || !tree.inbox.is_empty())
+        tree.session.time.trashed.is_none() && (tree.session.is_at_work() || !tree.inbox.is_empty())
     }
 }
 
@@ -141,7 +141,14 @@ pub(super) fn odd(story: &Story, others: &[Known], odd: u8, a: u16, b: u16) -> O
         }
         10 => Event::EntryAmended { entry: entry_id(), part: None, change: Amendment::Hide },
         11 => Event::EntryAmended { entry: any?, part: Some(part_id()), change: Amendment::Hide },
-        12 => Event::CompactionEnded { entry: any?, summary: "odd".into(), first_kept: None, recent: None },
+        12 => Event::CompactionEnded {
+            entry: any?,
+            summary: "odd".into(),
+            first_kept: None,
+            recent: None,
+            carried: None,
+            remains: Box::default(),
+        },
         13 => Event::ShellEnded { entry: any?, output: "odd".into(), exit: None, part: None },
         14 => {
             let entry = any?;

@@ -91,9 +91,11 @@ pub(in crate::process) struct ProtectionWatch<'a> {
 #[derive(Debug)]
 pub(super) struct WatchedProject<'a> {
     pub(super) survey: &'a ProjectSurvey,
-    /// Protected names and folders of git's that were there, and when each was changed: with the folder that they lie in
-    /// they can be moved.
-    pub(super) things: HashMap<Identity, Changed>,
+    /// Protected names that were there, and when each was changed: with the folder that they lie in they can be moved.
+    things: HashMap<Identity, Changed>,
+    /// The same for folders of git's that are mounted. Git changes them all the time, so nothing that a program can remove
+    /// may be among them: what is made then gets its number.
+    git: HashSet<Identity>,
     /// Copies of such names, each with what it was, and what was in it.
     copies: HashMap<&'a Path, Vec<SeenThing>>,
     /// What protected names in its folders held, as far as there is room: with a folder that is made anew they are others.
@@ -257,18 +259,15 @@ impl<'a> WatchedProject<'a> {
         let inside = survey.mounted().filter(|name| !survey.is_at_root(name) && settled.has(name));
         let kept = inside.map_while(|name| Some((name.as_path(), KeptContent::of(name, &mut room)?)));
         let kept = kept.collect();
-        let (things, ends) = (HashMap::new(), LinkEnds::of(survey));
-        let mut project = Self { survey, things, copies: copies.collect(), kept, ends };
-        let git: HashSet<&PathBuf> = survey.git.iter().collect();
-        let loose = |path: &&PathBuf| survey.loose.contains(*path) || survey.copies.contains(*path);
-        for path in survey.names.iter().chain(&survey.git).filter(|path| !loose(path)) {
-            if settled.has(path) {
-                project.things.extend(lstat(path).map(|this| (identity(&this), changed(&this))));
-            } else if !git.contains(path) {
-                project.things.extend(sight.see(path));
-            }
-        }
-        project
+        let names = survey.names.iter().filter(|name| !survey.copies.contains(*name));
+        let thing = |name: &PathBuf| match settled.has(name) {
+            true => lstat(name).ok().map(|this| (identity(&this), changed(&this))),
+            false => sight.see(name),
+        };
+        let things = names.filter_map(thing).collect();
+        let settled_git = survey.repositories().filter(|git| settled.has(git));
+        let git = settled_git.filter_map(|git| lstat(git).ok()).map(|this| identity(&this)).collect();
+        Self { survey, things, git, copies: copies.collect(), kept, ends: LinkEnds::of(survey) }
     }
 
     /// Whether a copy is as it was, whatever has become of what it is a copy of.
@@ -281,12 +280,17 @@ impl<'a> WatchedProject<'a> {
         self.kept.iter().any(|(known, kept)| *known == path && kept.is_at(path))
     }
 
-    /// Whether this is what was there, wherever it is now.
-    pub(super) fn is_known(&self, path: &Path) -> bool {
-        lstat(path).is_ok_and(|this| self.things.contains_key(&identity(&this)))
+    /// Whether this is a folder of git's that was there, wherever it is now.
+    pub(super) fn is_known(&self, git: &Path) -> bool {
+        lstat(git).is_ok_and(|this| self.is_known_git(&this))
     }
 
-    /// The same, and nothing of it was changed, nor its name.
+    /// The same, for what is there.
+    pub(super) fn is_known_git(&self, this: &Stat) -> bool {
+        self.git.contains(&identity(this))
+    }
+
+    /// Whether this is something protected that was there, and nothing of it was changed, nor its name.
     pub(super) fn is_unchanged(&self, this: &Stat) -> bool {
         self.things.get(&identity(this)) == Some(&changed(this))
     }

@@ -114,11 +114,11 @@ impl Init<'_> {
         set_signals(SignalDelivery::Blocked).map_err(during("blocking signals"))?;
         set_parent_process_death_signal(Some(Signal::KILL))
             .map_err(during("holding on to the supervisor"))?;
-        // If the supervisor is gone already, there is nothing to read.
-        self.words.read_exact(&mut [0]).map_err(during("waiting for the supervisor"))?;
         let mut keep = vec![self.words.as_fd()];
         keep.extend(input.as_ref().map(OwnedFd::as_fd));
         close_others(&keep).map_err(during("closing files"))?;
+        // If the supervisor is gone already, there is nothing to read, now that its end is not open here as well.
+        self.words.read_exact(&mut [0]).map_err(during("waiting for the supervisor"))?;
         if self.policy.network == SandboxNetwork::Own {
             let socket = socket(AddressFamily::INET, SocketType::DGRAM, None);
             let raised = socket.map_err(io::Error::from).and_then(raise_loopback);

@@ -362,4 +362,31 @@ mod tests {
         };
         assert_eq!([MOST_FILES, MOST_FILES + 1].map(include), [Some(MOST_FILES), None]);
     }
+
+    #[test]
+    fn what_a_setting_names_is_found_among_its_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config");
+        let check = |text: &str, expected: &[NamedPlace]| {
+            std::fs::write(&file, text).unwrap();
+            assert_eq!(NamedPlaces::of(&file, None).unwrap().places, expected, "{text}");
+        };
+        let path = |text: &str| NamedPlace::File(text.to_owned());
+        let word = |text: &str| NamedPlace::Word(text.to_owned());
+        check("[core]\n\tpager = less tools/x y\n", &[path("tools/x"), word("y"), word("less tools/x y")]);
+        check("[core]\n\tfsmonitor = \"my tools/x\"\n", &[path("tools/x"), word("my tools/x")]);
+        check("[core]\n\tpager = tools/x\n", &[path("tools/x")]);
+        check("[credential]\n\thelper = ./x\n\tusername = a/b\n", &[path("./x")]);
+    }
+
+    #[test]
+    fn files_of_settings_are_included_under_every_condition() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let text = "[include]\n\tpath = one\n[includeIf \"gitdir:/x\"]\n\tpath = ~/two\n[includeIf]\n\tother = three\n";
+        std::fs::write(path("config"), text).unwrap();
+        let mut found = NamedPlaces::of(&path("config"), Some(&path("home"))).unwrap();
+        found.files.sort();
+        assert_eq!(found.files, [path("home/two"), path("one")]);
+    }
 }

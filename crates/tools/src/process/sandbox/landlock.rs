@@ -85,3 +85,33 @@ fn allow(rules: BorrowedFd<'_>, path: &Path, access: u64) -> io::Result<()> {
     let folder = FileType::from_raw_mode(fstat(&place)?.st_mode).is_dir();
     landlock_allow(rules, if folder { access } else { access & OF_FILES }, place.as_fd())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use rustix::thread::set_no_new_privs;
+
+    use super::*;
+
+    #[test]
+    fn beside_mounts_it_says_once_more_what_can_be_changed() {
+        // They hold whatever it says, so it is tried without them. It is for one thread.
+        let project = tempfile::tempdir().unwrap();
+        let policy = SandboxPolicy {
+            writable: vec![project.path().to_owned()],
+            parts: [SandboxPart::Mounts].into(),
+            ..SandboxPolicy::default()
+        };
+        // What only root could change otherwise. Nothing is written to it.
+        let machine = Path::new("/etc/passwd");
+        let made = project.path().join("made");
+        let tried = move || {
+            set_no_new_privs(true).unwrap();
+            enforce(&policy).unwrap();
+            let changed = File::options().append(true).open(machine).is_ok();
+            [changed, File::open(machine).is_ok(), File::create(made).is_ok()]
+        };
+        assert_eq!(std::thread::spawn(tried).join().unwrap(), [false, true, true]);
+    }
+}

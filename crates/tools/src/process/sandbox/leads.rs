@@ -469,6 +469,63 @@ mod tests {
         check(now, &[]);
         symlink("guide.md", root.join("AGENTS.md")).unwrap();
         check(now, &[]);
+        // Of that project, and with that home folder.
+        let found = vec![root.join("guide.md")];
+        assert_eq!(*known_leads_at(now, vec![root.clone(), root.join("none")], &home), found);
+        let other = ProtectedHome::new(&root.join("home"), [], []);
+        assert_eq!(*known_leads_at(now, vec![root.clone()], &other), found);
         check(Instant::now() + LATELY, &["guide.md"]);
+    }
+
+    #[test]
+    fn what_leads_around_a_project_and_what_lies_elsewhere_is_not_protected() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        let root = base.join("project");
+        fs::create_dir_all(root.join("docs")).unwrap();
+        let link = |target: &str, name: &str| {
+            symlink(target, base.join(name)).unwrap();
+            base.join(name)
+        };
+        link("project/docs", "way");
+        let protected_links = vec![
+            link(".", "project/.claude"),
+            link("..", "project/.cursor"),
+            link("../way/guide.md", "project/AGENTS.md"),
+        ];
+        let links = vec![link("docs/other.md", "project/link")];
+        let survey = ProjectSurvey { root, protected_links, links, ..ProjectSurvey::default() };
+        assert_eq!(leads(&survey, &[], None).unwrap(), [base.join("project/docs/guide.md")]);
+    }
+
+    #[test]
+    fn links_in_what_a_missing_link_led_to_are_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let links = links(&root, "shared", 1, |_| "../end".to_owned());
+        let survey = ProjectSurvey { root: root.clone(), links, ..ProjectSurvey::default() };
+        let missing = root.join(".vscode");
+        let found = leads_of_missing(&survey, [(missing.as_path(), Path::new("shared"))].into_iter());
+        assert_eq!(found, ["end", "shared"].map(|name| root.join(name)));
+    }
+
+    #[test]
+    fn settings_name_places_in_every_work_tree_of_their_repository() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for (name, text) in [
+            (".git/HEAD", "x"),
+            (".git/config", "[core]\n\tfsmonitor = tools/monitor\n"),
+            (".git/worktrees/w/HEAD", "x"),
+            (".git/worktrees/w/gitdir", "../../../tree/.git\n"),
+        ] {
+            fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
+            fs::write(root.join(name), text).unwrap();
+        }
+        fs::create_dir(root.join("tree")).unwrap();
+        let git = [root.join(".git")].into();
+        let survey = ProjectSurvey { root: root.clone(), git, ..ProjectSurvey::default() };
+        let found = leads(&survey, &[], None).unwrap();
+        assert_eq!(found, ["tools/monitor", "tree/tools/monitor"].map(|name| root.join(name)));
     }
 }

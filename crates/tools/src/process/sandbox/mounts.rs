@@ -120,7 +120,7 @@ fn may_be_planted(path: &Path, real: &Path, policy: &SandboxPolicy) -> bool {
 /// Whether a link on the way to a path lies in a repository: commands can work there, now or at other times. The home folder
 /// may be one, and its links are the person's.
 fn lies_in_repository(path: &Path, policy: &SandboxPolicy) -> bool {
-    let links = path.ancestors().filter(|at| at.is_symlink() && !is_of_system(at));
+    let links = path.ancestors().filter(|at| at.is_symlink());
     let around = links.flat_map(|link| link.ancestors().skip(1));
     let is_home = |folder: &Path| policy.scratch.iter().any(|home| home == folder);
     around.into_iter().any(|folder| !is_home(folder) && fs::symlink_metadata(folder.join(".git")).is_ok())
@@ -327,4 +327,29 @@ fn make_devices(stage: &mut Stage, devices: Vec<(String, OwnedFd)>) -> rustix::i
     stage.open_up(&memory)?;
     let terminals = new_mount("devpts", &[("ptmxmode", "0666"), ("mode", "0620")])?;
     attach(&terminals, &stage.folder(&dev.join("pts"))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_between_what_can_be_changed_and_what_cannot_are_pinned() {
+        use Filling::{Hidden, Readable, Writable};
+        let wanted = [
+            ("/p", Writable),
+            ("/p/a/tools", Readable),
+            // From the outermost that can be changed.
+            ("/p/b", Writable),
+            ("/p/b/c/key", Hidden),
+            // In what can only be read nothing can be moved.
+            ("/p/r", Readable),
+            ("/p/r/x/key", Hidden),
+            ("/p/key", Hidden),
+            ("/usr/x/key", Hidden),
+            ("/usr", Readable),
+        ];
+        let pinned = pinned(&wanted.map(|(path, filling)| (PathBuf::from(path), filling)));
+        assert_eq!(pinned, ["/p/a", "/p/b", "/p/b/c"].map(PathBuf::from));
+    }
 }

@@ -192,6 +192,7 @@ pub(super) fn look_at(
 mod tests {
     use std::fs;
     use std::io::{Read as _, Write as _};
+    use std::os::unix::fs::symlink;
     use std::process::{Child, Command, Stdio};
 
     use rustix::fs::lstat;
@@ -275,12 +276,51 @@ mod tests {
         // Who is entered while a project is looked at may have made what is seen last.
         let (_folder, base, policy) = project();
         let name = base.join("project/AGENTS.md");
+        let mut asked = coarse_time();
         let make = || {
             write(&name, "");
+            asked = coarse_time();
+            while coarse_time() <= asked {
+                std::thread::yield_now();
+            }
             Vec::new()
         };
-        assert!(!look_at(&policy, make).unwrap().settled.has(&name));
+        let seen = look_at(&policy, make).unwrap();
+        assert!(!seen.settled.has(&name));
+        assert!(seen.since <= asked, "what is made meanwhile is looked at in the end");
         assert!(look_at(&policy, Vec::new).unwrap().settled.has(&name));
+    }
+
+    #[test]
+    fn what_a_link_led_to_is_watched_while_another_program_has_taken_the_link_away() {
+        let (_folder, base, policy) = project();
+        let path = |name: &str| base.join("project").join(name);
+        symlink("file", path("GEMINI.md")).unwrap();
+        symlink("later/tasks", path(".zed")).unwrap();
+        let supervisor = IdleSupervisor::start();
+        let entry = supervisor.enter(&policy);
+        [".zed", "GEMINI.md"].iter().for_each(|name| fs::remove_file(path(name)).unwrap());
+        let check = |others: Vec<Arc<ProgramEntry>>, expected: &[&str], is_settled: bool| {
+            let seen = look_at(&policy, || others).unwrap();
+            let expected: Vec<PathBuf> = expected.iter().map(|name| path(name)).collect();
+            assert_eq!((&seen.surveys[0].leads, &seen.watched), (&expected, &expected));
+            assert_eq!(seen.settled.has(&path("file")), is_settled);
+        };
+        check(Vec::new(), &[], false);
+        check(vec![entry], &["file", "later/tasks"], true);
+    }
+
+    #[test]
+    fn a_link_on_the_way_to_a_place_of_tools_is_settled_unless_another_program_can_have_made_it() {
+        let (_folder, base, policy) = project();
+        let link = base.join("project/venv");
+        let policy = SandboxPolicy { unlinked: vec![link.join("bin")], ..policy };
+        let supervisor = IdleSupervisor::start();
+        let entry = supervisor.enter(&policy);
+        symlink("elsewhere", &link).unwrap();
+        let settled =
+            |others: Vec<Arc<ProgramEntry>>| look_at(&policy, || others).unwrap().settled.has(&link);
+        assert_eq!((settled(Vec::new()), settled(vec![entry])), (true, false));
     }
 
     #[test]

@@ -8,10 +8,12 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use rustix::net::{AddressFamily, SocketType, socket};
-use rustix::process::{WaitOptions, getpid, waitpid};
+use rustix::process::{Signal, WaitOptions, getpid, kill_process, set_parent_process_death_signal, waitpid};
 use rustix::thread::set_no_new_privs;
 
-use super::kernel::{fork, landlock_version, make_this_read_only, raise_loopback, unshare_nothing};
+use super::kernel::{
+    close_others, fork, landlock_version, make_this_read_only, raise_loopback, unshare_nothing,
+};
 use super::policy::SandboxPolicy;
 use super::report::{SandboxPart, SandboxReport};
 use super::stage::{Stage, attach, copy, new_mount};
@@ -51,7 +53,7 @@ fn attempt(part: SandboxPart, base: libc::c_int) -> io::Result<()> {
     };
     let (mut ours, mut theirs) = UnixStream::pair()?;
     let child = fork(namespaces, || {
-        let done = theirs.read_exact(&mut [0]).and_then(|()| try_out(part));
+        let done = wait_for_word(&mut theirs).and_then(|()| try_out(part));
         // Every number of an error is smaller than that of an exit status can be.
         done.map_or_else(
             |error| error.raw_os_error().unwrap_or(libc::EIO).try_into().unwrap_or(u8::MAX),
@@ -59,9 +61,11 @@ fn attempt(part: SandboxPart, base: libc::c_int) -> io::Result<()> {
         )
     })?;
     let mapped = if namespaces & libc::CLONE_NEWUSER == 0 { Ok(()) } else { identity::map_accounts(child) };
-    // Without a word the child gives up.
     let told = mapped.and_then(|()| ours.write_all(b"\n"));
-    drop(ours);
+    if told.is_err() {
+        // Nobody will ever say a word to it.
+        kill_process(child, Signal::KILL).ok();
+    }
     let status = waitpid(Some(child), WaitOptions::empty())?.and_then(|(_, status)| status.exit_status());
     told?;
     match status {
@@ -69,6 +73,14 @@ fn attempt(part: SandboxPart, base: libc::c_int) -> io::Result<()> {
         Some(number) => Err(io::Error::from_raw_os_error(number)),
         None => Err(io::Error::from_raw_os_error(libc::EIO)),
     }
+}
+
+/// What the child does first: it waits until its accounts are mapped, and does not outlive who does that.
+fn wait_for_word(theirs: &mut UnixStream) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // It has a copy of the other end as well: as long as that is open, there is no end to what it waits for.
+    close_others(&[theirs.as_fd()])?;
+    theirs.read_exact(&mut [0])
 }
 
 /// What a part is for, tried out.

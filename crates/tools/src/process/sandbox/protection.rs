@@ -66,6 +66,7 @@ pub(super) fn protected(
         return Err(during("protecting files")(io::Error::other(ProtectionFault::TooMany(all.len()))));
     }
     all.sort_by(|one, other| one.1.cmp(&other.1));
+    all.dedup_by(|one, other| one.1 == other.1);
     Ok(all)
 }
 
@@ -96,7 +97,12 @@ pub(super) fn protect(
         while let Some((inner, tree)) = excepted.next_if(|(inner, _)| *inner < path) {
             stage.find(inner).and_then(|place| attach(&tree, place)).map_err(during(inner.display()))?;
         }
-        if writable.are_around(path) {
+        let permitted = policy.permitted_in(path);
+        if writable.are(path) && !permitted.is_empty() {
+            // It is open for what was permitted in it alone.
+            let around = protect_around(stage, &mut spares, path, &permitted);
+            guards.extend(around.map_err(during(path.display()))?);
+        } else if writable.are_around(path) {
             let seen = writable.show(path).then_some(&seen);
             let one = protect_one(stage, &mut spares, policy, seen, (base, path));
             guards.extend(one.map_err(during(path.display()))?);
@@ -119,6 +125,11 @@ pub(super) struct WritablePlaces {
 }
 
 impl WritablePlaces {
+    /// Whether a path is one of them.
+    fn are(&self, path: &Path) -> bool {
+        self.writable.iter().any(|outer| path == outer)
+    }
+
     /// Whether a path lies in one of them.
     fn are_around(&self, path: &Path) -> bool {
         self.writable.iter().any(|outer| path.starts_with(outer) && path != outer)

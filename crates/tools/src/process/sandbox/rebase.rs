@@ -202,11 +202,48 @@ mod tests {
     }
 
     #[test]
+    fn what_another_program_may_have_chosen_to_merge_by_does_not_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let git = folder.path().canonicalize().unwrap().join(".git");
+        let write = |name: &str, text: &str| {
+            fs::create_dir_all(git.join(name).parent().unwrap()).unwrap();
+            fs::write(git.join(name), text).unwrap();
+        };
+        let judge = |works: &StoppedWorks| works.judge([&git], &mut FolderAccess::default());
+        let displaced = |name: &str| {
+            let path = lossy(&git.join(name));
+            DisplacedName::Renamed { to: format!("{path}.untrusted"), path }
+        };
+        let chosen = "[options]\n\tstrategy = x/y\n";
+        // Only picks have stopped.
+        write("sequencer/opts", chosen);
+        let picks = StoppedWorks::of([&git]);
+        assert_eq!(judge(&picks), []);
+        write("rebase-merge/strategy", "x/y\n");
+        let works = StoppedWorks::of([&git]);
+        assert_eq!(judge(&works), []);
+        let common = |other: &StoppedWorks| {
+            let mut common = works.clone();
+            common.keep_common(other);
+            common
+        };
+        // It was the same when the other began.
+        assert_eq!(judge(&common(&works)), []);
+        assert_eq!(judge(&common(&picks)), [displaced("rebase-merge/strategy")]);
+        write("rebase-merge/strategy", "x/y\n");
+        write("sequencer/opts", "[options]\n");
+        let other = StoppedWorks::of([&git]);
+        write("sequencer/opts", chosen);
+        assert_eq!(judge(&common(&other)), [displaced("sequencer/opts")]);
+    }
+
+    #[test]
     fn commands_are_told_from_commits() {
         let found =
             commands("pick 1a exec x\n  exec make\nx\ttouch y\n# exec no\nxylophone\nbreak\nexecute\n");
         assert_eq!(found, ["exec make", "x\ttouch y"].map(str::to_owned).into());
     }
+
     #[test]
     fn options_that_name_a_program_are_told_apart() {
         for options in

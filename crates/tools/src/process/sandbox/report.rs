@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +16,9 @@ use super::toolchain::ToolPlaces;
 
 /// The argument that makes our binary find out what there is.
 pub(in crate::process) const PROBE_ARGUMENT: &str = "__sandbox_probe";
+
+/// How long finding out may take, which are some milliseconds where nothing is wrong.
+const PROBE_TIME: Duration = Duration::from_secs(10);
 
 /// One of the things that a sandbox is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -193,6 +199,12 @@ impl SandboxMachine {
         self.0.as_ref().is_none_or(|possibilities| possibilities.parts.get().is_some())
     }
 
+    /// The parts that are known by now, without waiting: none as long as they are being found out.
+    #[must_use]
+    pub fn parts_by_now(&self) -> Option<BTreeSet<SandboxPart>> {
+        Some(self.0.as_ref()?.parts.get().cloned().unwrap_or_default())
+    }
+
     /// The parts of a sandbox that can be had; nothing where nobody wants one. The first time it is tried out, which
     /// takes some milliseconds.
     #[must_use]
@@ -226,11 +238,32 @@ impl SandboxReport {
     ///
     /// # Errors
     ///
-    /// The binary cannot be started, or does not know how to find out.
+    /// The binary cannot be started, does not know how to find out, or takes too long.
     pub fn probe(supervisor: &Path) -> io::Result<Self> {
+        Self::probe_within(supervisor, PROBE_TIME)
+    }
+
+    fn probe_within(supervisor: &Path, time: Duration) -> io::Result<Self> {
         let mut command = Command::new(supervisor);
-        let done = command.arg(PROBE_ARGUMENT).stdin(Stdio::null()).stderr(Stdio::null()).output()?;
-        Ok(serde_json::from_slice(&done.stdout)?)
+        command.arg(PROBE_ARGUMENT).stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn()?;
+        let stdout = child.stdout.take();
+        let (sender, receiver) = sync_channel(1);
+        // Threads of their own: neither what it says nor its end can be waited for with a limit.
+        thread::Builder::new().name("sandbox-probe".to_owned()).spawn(move || {
+            let mut said = Vec::new();
+            let read = stdout.map_or(Ok(0), |mut stdout| stdout.read_to_end(&mut said));
+            drop(sender.send(read.map(|_| said)));
+        })?;
+        let said = receiver.recv_timeout(time).map_err(|_| {
+            io::Error::new(io::ErrorKind::TimedOut, format!("it took longer than {} seconds", time.as_secs()))
+        });
+        if said.is_err() {
+            // What it has started ends with it.
+            child.kill().ok();
+        }
+        thread::Builder::new().name("sandbox-probe".to_owned()).spawn(move || drop(child.wait()))?;
+        Ok(serde_json::from_slice(&said??)?)
     }
 
     /// The parts that can be had.
@@ -257,7 +290,20 @@ impl SandboxReport {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
+
+    #[test]
+    fn a_probe_that_does_not_end_is_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let (program, pipe) = (folder.path().join("stuck"), folder.path().join("pipe"));
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        std::fs::write(&program, format!("#!/bin/sh\nexec cat {}\n", pipe.display())).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let error = SandboxReport::probe_within(&program, Duration::from_millis(50)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+    }
 
     #[test]
     fn the_level_is_what_keeps_files_apart() {

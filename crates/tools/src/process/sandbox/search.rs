@@ -4,7 +4,7 @@
 //! too deep, holds too many others or cannot be opened, does not stay where it is: the outermost one that was not there
 //! before gets another name, with all that is in it.
 
-use std::cell::{LazyCell, OnceCell};
+use std::cell::LazyCell;
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Stat, lstat, statat};
 use rustix::io::Errno;
 
 use super::access::{FolderAccess, is_gone};
-use super::aftermath::{ProtectionWatch, WatchedProject, changed, identity, put_folder_aside};
+use super::aftermath::{ProtectionWatch, WatchedProject, changed, put_folder_aside};
 use super::guard::{Guard, lossy, put_aside};
 use super::likeness::{is_copy, original};
 use super::made_file::MadeFiles;
@@ -52,8 +52,6 @@ pub(super) struct AftermathSearch<'a> {
     room: usize,
     /// How many protected names there are.
     names: usize,
-    /// Those that are mounted, once somebody has asked.
-    mounted: OnceCell<HashSet<&'a PathBuf>>,
 }
 
 /// That a folder cannot be looked into.
@@ -75,8 +73,7 @@ impl<'a> AftermathSearch<'a> {
         };
         let (room, names) = (survey.room, survey.names.len());
         let (displaced, seen) = (Vec::new(), HashSet::new());
-        let mounted = OnceCell::new();
-        let mut search = Self { watch, project, made, access, root, displaced, seen, room, names, mounted };
+        let mut search = Self { watch, project, made, access, root, displaced, seen, room, names };
         search.judge_copies();
         search.judge_links();
         let new = search.look_into_known();
@@ -251,10 +248,9 @@ impl<'a> AftermathSearch<'a> {
         let is_known = |this: Stat| {
             // Git changes its own folder all the time, and that one is mounted: nobody can have taken it away.
             let is_gits = name == ".git" && FileType::from_raw_mode(this.st_mode).is_dir();
-            let WatchedProject { things, ends, .. } = self.project;
             match is_gits {
-                true => things.contains_key(&identity(&this)) && ends.hold_in_git(path),
-                false => self.project.is_unchanged(&this) && ends.hold_in(path),
+                true => self.project.is_known_git(&this) && self.project.ends.hold_in_git(path),
+                false => self.project.is_unchanged(&this) && self.project.ends.hold_in(path),
             }
         };
         statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_known)
@@ -262,13 +258,11 @@ impl<'a> AftermathSearch<'a> {
 
     /// Whether something says the same as what was there, or in the project's own work tree if this is another of its.
     fn is_copy(&self, path: &Path) -> bool {
-        let mounted = self.mounted.get_or_init(|| self.project.survey.mounted().collect());
         // Not with what has taken its place meanwhile.
-        let is_settled = |known: &PathBuf| mounted.contains(known) && self.watch.settled.has(known);
         self.project.was_held(path)
             || self.project.is_same_copy(path)
             || original(self.project.survey, path)
-                .filter(is_settled)
+                .filter(|known| self.watch.settled.has(known))
                 .is_some_and(|known| is_copy(&known, path))
     }
 

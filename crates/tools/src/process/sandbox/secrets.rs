@@ -30,13 +30,27 @@ pub(super) const SYSTEM_SECRETS: [&str; 15] = [
 ///
 /// Most of the home folder is not shown. This is for what lies in a tool chain or a cache that is, for a home folder that
 /// is the project, and for what somebody has permitted.
-const HOME_SECRETS: [&str; 99] = [
+const HOME_SECRETS: [&str; 112] = [
     // Keys and logins of people.
     ".gnupg",
+    ".local/share/gnupg",
     ".local/share/keyrings",
+    ".local/share/kwalletd",
     ".netrc",
     ".password-store",
     ".ssh",
+    // Wallets.
+    ".bitcoin",
+    ".bitmonero",
+    ".config/Exodus",
+    ".config/Ledger Live",
+    ".config/solana",
+    ".dogecoin",
+    ".electrum",
+    ".ethereum",
+    ".litecoin",
+    ".monero",
+    "Monero",
     // Browsers, with whatever one is logged in to.
     ".cache/ms-playwright/mcp-*",
     ".config/BraveSoftware",

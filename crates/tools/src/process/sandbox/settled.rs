@@ -156,4 +156,21 @@ mod tests {
         fs::write(path("sub/file"), "").unwrap();
         check([false, true, false]);
     }
+
+    #[test]
+    fn what_was_there_is_known_by_its_folder_and_a_link_may_go() {
+        // What is missing keeps a command from starting, and a branch may not have a link.
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("sub")).unwrap();
+        fs::write(path("sub/file"), "").unwrap();
+        symlink("file", path("sub/link")).unwrap();
+        let number = |name: &str| fs::metadata(path(name)).unwrap().ino();
+        let names = ["sub/file", "sub/link", "sub/none"].map(path);
+        let settled = SettledPlaces::all(names.clone().into_iter());
+        let was_in = |above: u64| names.each_ref().map(|name| settled.was_in(name, above));
+        let (above, other) = (number("sub"), number(""));
+        names.iter().take(2).for_each(|name| fs::remove_file(name).unwrap());
+        assert_eq!((was_in(above), was_in(other)), ([true, false, false], [false; 3]));
+    }
 }

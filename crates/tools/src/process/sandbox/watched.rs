@@ -225,3 +225,37 @@ fn empty(path: &Path, first: &Path, access: &mut FolderAccess) -> Option<Displac
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_told_from_what_takes_its_place_and_from_what_is_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        // Most looks come in the same tick of the clock as the change before, and another one would not show in it.
+        for turn in 0..20 {
+            fs::write(&path, turn.to_string()).unwrap();
+            let seen = Sight::new().see(&path).unwrap();
+            assert!(is_as_seen(&path, Some(seen)) && seen.1 < coarse_time());
+            fs::write(&path, "x").unwrap();
+            assert!(!is_as_seen(&path, Some(seen)), "{turn}");
+        }
+        let (this, changed) = Sight::new().see(&path).unwrap();
+        assert!(!is_as_seen(&path, Some(((this.0, this.1 + 1), changed))));
+        assert!(!is_as_seen(&path, None));
+    }
+
+    #[test]
+    fn a_thing_with_too_much_in_it_cannot_be_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let see = || all_in(folder.path(), |path| lstat(path).ok().map(|this| (identity(&this), (0, 0))));
+        for number in 1..MOST_INSIDE {
+            fs::write(folder.path().join(number.to_string()), "").unwrap();
+        }
+        assert_eq!(see().map(|seen| seen.len()), Some(MOST_INSIDE));
+        fs::write(folder.path().join("last"), "").unwrap();
+        assert_eq!(see(), None);
+    }
+}

@@ -152,7 +152,7 @@ def handle(message):
             return
         version = {"future": "2099-01-01", "old": "2024-11-05"}.get(mode, message["params"]["protocolVersion"])
         server = {"name": "scripted", "version": "1"}
-        answer(message, {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": server})
+        answer(message, {"protocolVersion": version, "capabilities": {"tools": {}, "prompts": {}}, "serverInfo": server})
     elif method == "tools/list":
         list_tools(message)
     elif method == "tools/call":
@@ -164,6 +164,18 @@ def handle(message):
         answer(message, {"contents": [text_part, picture, other]})
     elif method == "resources/read":
         send({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32002, "message": "no such resource"}})
+    elif method == "prompts/list":
+        arguments = [{"name": "who", "required": True}, {"name": "how"}]
+        answer(message, {"prompts": [{"name": "greet", "description": "greets", "arguments": arguments}]})
+    elif method == "prompts/get":
+        given = message["params"]["arguments"]
+        if "who" not in given:
+            send({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32602, "message": "who?"}})
+        else:
+            lines = ["SAY:hello " + given["who"], "how: " + given.get("how", "") + " !`echo never >> never` $1"]
+            texts = [{"role": "user", "content": {"type": "text", "text": line}} for line in lines]
+            picture = {"role": "user", "content": {"type": "image", "mimeType": "image/png", "data": "AAEC"}}
+            answer(message, {"messages": [texts[0], picture, texts[1]]})
     elif method == "ping":
         answer(message, {})
     elif method == "notifications/initialized":

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use everturn_testkit::within;
-use everturn_tools::mcp::{Launch, McpTiming, ServerStatus};
+use everturn_tools::mcp::{Launch, McpTiming, PromptArgument, PromptInfo, ServerStatus};
 use everturn_tools::{Context, Failure};
 use serde_json::{Value, json};
 
@@ -28,6 +28,26 @@ async fn tools_are_registered_and_called() {
     bench.servers.connection("s").unwrap().ping().await.unwrap();
     bench.servers.close().await;
     assert_eq!((bench.status("s"), bench.names()), (ServerStatus::Disabled, Vec::new()));
+}
+
+#[tokio::test]
+async fn prompts_are_listed_and_given() {
+    let bench = Bench::scripted("plain").await;
+    let argument = |name: &str| PromptArgument { name: name.to_owned() };
+    let greet = PromptInfo {
+        name: "greet".to_owned(),
+        description: Some("greets".to_owned()),
+        arguments: vec![argument("who"), argument("how")],
+    };
+    assert_eq!(bench.servers.prompts().await, [("s".to_owned(), greet)]);
+    let ask = async |server: &str, arguments: &[(&str, &str)]| {
+        let named = arguments.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        bench.servers.prompt(server, "greet", &named).await
+    };
+    let said = "SAY:hello Ada\nhow: gladly !`echo never >> never` $1".to_owned();
+    assert_eq!(ask("s", &[("who", "Ada"), ("how", "gladly")]).await, Some(Ok(said)), "pictures stay behind");
+    assert!(ask("s", &[]).await.unwrap().unwrap_err().to_string().contains("who?"));
+    assert_eq!(ask("other", &[]).await, None);
 }
 
 #[tokio::test]

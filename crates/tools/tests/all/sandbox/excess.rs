@@ -213,6 +213,10 @@ async fn folders_that_a_command_closed_are_looked_into() {
     let modules = "cd nested/.git && mkdir modules/n && echo x > modules/n/HEAD && mkdir modules/n/hooks && \
                    echo x > modules/n/hooks/update && chmod 0 modules && chmod 0 .";
     check(modules, &["nested/.git/modules/n/hooks"]).await;
+    // Where none was before.
+    let trees = "cd nested/.git && mkdir -p worktrees/n/hooks && echo x > worktrees/n/HEAD && \
+                 echo x > worktrees/n/hooks/update && chmod 0 worktrees";
+    check(trees, &["nested/.git/worktrees/n/hooks"]).await;
     // One that can be found and not read.
     let modules =
         "cd nested/.git && mkdir -p modules/n/hooks && echo x > modules/n/HEAD && chmod 111 modules/n";

@@ -68,25 +68,38 @@ const OUTSIDE: [&str; 12] = [
     "mv ../folder/file ../folder/new",
 ];
 
-#[tokio::test]
-async fn what_lies_outside_cannot_be_used_without_mounts() {
-    require_whole();
-    // Whether a line got or changed something.
-    let reached = async |tool: &EnclosedBash, line: &str| {
+/// The lines that get or change something. What lies beside the project is told to whoever makes the tool.
+async fn reached(tool: impl Fn(PathBuf) -> EnclosedBash) -> Vec<&'static str> {
+    let mut reached = Vec::new();
+    for line in OUTSIDE {
         let project = Project::new();
         let folder = project.outside().join("folder");
         fs::create_dir_all(folder.join("empty")).unwrap();
         fs::write(folder.join("file"), "text").unwrap();
         fs::copy("/bin/pwd", folder.join("tool")).unwrap();
         let before = tree(&folder);
-        project.run_with(Vec::new(), tool, command(line)).await.unwrap();
+        project.run_with(Vec::new(), &tool(folder.clone()), command(line)).await.unwrap();
         let got = fs::metadata(project.path("got")).is_ok_and(|got| got.len() > 0);
-        got || tree(&folder) != before
-    };
-    for line in OUTSIDE {
-        assert!(reached(&quick().into(), line).await, "without a sandbox: {line}");
-        assert!(!reached(&enclosed(alone()), line).await, "{line}");
+        if got || tree(&folder) != before {
+            reached.push(line);
+        }
     }
+    reached
+}
+
+#[tokio::test]
+async fn what_lies_outside_cannot_be_used_without_mounts() {
+    require_whole();
+    assert_eq!(reached(|_| quick().into()).await, OUTSIDE, "without a sandbox");
+    assert_eq!(reached(|_| enclosed(alone())).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn what_is_listed_to_be_read_cannot_be_changed_without_mounts() {
+    require_whole();
+    let settings =
+        |folder| SandboxSettings { parts: alone(), readable: vec![folder], ..SandboxSettings::default() };
+    assert_eq!(reached(|folder| enclosed_by(settings(folder))).await, OUTSIDE[..3]);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{EnclosedBash, all, enclosed, enclosed_by};
 use crate::bash::{command, quick};
-use crate::harness::Project;
+use crate::harness::{Project, tree};
 
 fn permissions(project: &Project, tool: &EnclosedBash, input: &Value) -> Vec<String> {
     use everturn_tools::Tool as _;
@@ -209,6 +209,112 @@ async fn a_file_that_was_permitted_opens_nothing_beside_it() {
     check(&all, "sed -i s/old/new/ .vscode/settings.json").await;
     check(&all[1..], "echo new > .vscode/settings.json").await;
     check(&[], "install -D new .vscode/settings.json").await;
+}
+
+#[tokio::test]
+async fn a_file_that_was_permitted_outside_opens_nothing_beside_it() {
+    // Outside of the project the folder was one itself, and nothing tells by a name in it that it is protected.
+    let tool = enclosed(all());
+    for permitted in [
+        ".git/hooks/post-merge",
+        ".vscode/settings.json",
+        ".vscode/new.json",
+        ".github/CODEOWNERS",
+        ".github/workflows/ci.yml",
+    ] {
+        for line in ["echo new > FILE", "cp new FILE"] {
+            let project = Project::new();
+            let other = project.outside().join("other");
+            let kept = [
+                ".git/HEAD",
+                ".git/config",
+                ".git/hooks/pre-commit",
+                ".vscode/tasks.json",
+                ".vscode/settings.json",
+                ".github/CODEOWNERS",
+                ".github/workflows/x.yml",
+                "AGENTS.md",
+            ];
+            for name in kept {
+                fs::create_dir_all(other.join(name).parent().unwrap()).unwrap();
+                fs::write(other.join(name), "old\n").unwrap();
+            }
+            project.file("new", "new\n");
+            let mut evil = "cd $(cat other); chmod +x .git/hooks/pre-commit; mkdir -p .vscode/a .idea; echo evil > .idea/x; \
+                            echo evil > .vscode/a/b;"
+                .to_owned();
+            for name in kept.iter().chain(&[
+                ".git/hooks/update",
+                ".vscode/launch.json",
+                ".github/new",
+                ".github/workflows/y.yml",
+            ]) {
+                evil.push_str(&format!(
+                    " [ {name} = {permitted} ] || {{ echo evil > {name}; mv {name} {name}.moved; }};"
+                ));
+            }
+            project.file("other", other.display().to_string());
+            project.file("e.sh", format!("{evil} true"));
+            let line = line.replace("FILE", &other.join(permitted).display().to_string());
+            let output = project.run(&tool, command(&format!("{line}; sh e.sh"))).await.unwrap();
+            let mut after = tree(&other);
+            after.retain(|path, _| !path.iter().any(|name| name.to_string_lossy().ends_with(".untrusted")));
+            let files = after.keys().filter(|path| other.join(path).is_file());
+            let found: Vec<(String, String)> = files
+                .map(|path| (path.display().to_string(), fs::read_to_string(other.join(path)).unwrap()))
+                .collect();
+            let mut expected: Vec<(String, String)> =
+                kept.iter().map(|name| ((*name).to_owned(), "old\n".to_owned())).collect();
+            expected.retain(|(name, _)| name != permitted);
+            expected.push((permitted.to_owned(), "new\n".to_owned()));
+            expected.sort();
+            assert_eq!(found, expected, "{permitted}: {}", output.output);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_protected_file_of_the_home_folder_is_opened_alone() {
+    // The question was about the file, and what it opened was the home folder.
+    let tool = enclosed(all());
+    let project = Project::new();
+    let home = project.scope.home.clone();
+    for name in [".bashrc", "Documents/letter", ".bitcoin/wallet.dat", "other/file"] {
+        fs::create_dir_all(home.join(name).parent().unwrap()).unwrap();
+        fs::write(home.join(name), "mine\n").unwrap();
+    }
+    project.file(
+        "e.sh",
+        format!(
+            "cd {}; cat Documents/letter .bitcoin/wallet.dat other/file; echo evil > Documents/letter; echo evil > other/new; \
+             mkdir -p Documents; echo evil > Documents/new; true",
+            home.display()
+        ),
+    );
+    let line = command(&format!("echo more >> {}/.bashrc; sh e.sh", home.display()));
+    let before = tree(&home);
+    let asked = asked_for(&project, &tool, &line);
+    assert_eq!(asked, [("protected_file".to_owned(), home.join(".bashrc").display().to_string())]);
+    let output = project.run(&tool, line).await.unwrap();
+    assert_eq!(fs::read_to_string(home.join(".bashrc")).unwrap(), "mine\nmore\n", "{}", output.output);
+    assert!(!output.output.contains("mine"), "{}", output.output);
+    assert_eq!(tree(&home).keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
+    assert_eq!(fs::read_to_string(home.join("Documents/letter")).unwrap(), "mine\n");
+
+    // One that is not there needs the folder, which is asked for by its name.
+    let line = command(&format!("echo more > {}/.zshenv", home.display()));
+    let asked = asked_for(&project, &tool, &line);
+    let named = |permission: &str, name: &str| (permission.to_owned(), home.join(name).display().to_string());
+    assert_eq!(asked, [named("external_directory", "*"), named("protected_file", ".zshenv")]);
+    project.run(&tool, line).await.unwrap();
+    assert_eq!(fs::read_to_string(home.join(".zshenv")).unwrap(), "more\n");
+}
+
+/// What a person is asked for a line, but for the commands, each with what it names.
+fn asked_for(project: &Project, tool: &EnclosedBash, line: &Value) -> Vec<(String, String)> {
+    let needs = everturn_tools::Tool::needs(tool, line, &project.scope).unwrap();
+    let asked = needs.into_iter().filter(|need| need.permission != "bash" && need.asked_with().is_none());
+    asked.map(|need| (need.permission.clone(), need.patterns.join(" "))).collect()
 }
 
 #[tokio::test]

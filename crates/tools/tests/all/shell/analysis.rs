@@ -6,7 +6,7 @@ use std::time::Instant;
 use everturn_model::permission::{Action, Policy, Rule, matches};
 use everturn_tools::bash::BashTool;
 use everturn_tools::scope::PathAccess;
-use everturn_tools::shell::{Analysis, CHANGES, OPAQUE, RUNS};
+use everturn_tools::shell::{Analysis, CHANGES, OPAQUE, RUNS, UNRESOLVED, UncertainCommand};
 use everturn_tools::{Scope, Tool as _};
 use serde_json::json;
 
@@ -349,4 +349,39 @@ fn no_shape_of_a_line_costs_much() {
     assert!(slowest.0 < 5_000, "{slowest:?}");
     let long = format!("ls {}", "a".repeat(128 * 1024));
     assert_eq!(analyse(&long).commands, [format!("{OPAQUE}{long}")]);
+}
+
+#[test]
+fn a_command_is_known_as_far_as_it_stands_there() {
+    let check = |pattern: &str, expected: Option<(&str, &'static str, bool)>| {
+        let expected =
+            expected.map(|(beginning, mark, is_marked)| UncertainCommand { beginning, mark, is_marked });
+        assert_eq!(UncertainCommand::of(pattern), expected, "{pattern}");
+    };
+    for pattern in [
+        "git log -1",
+        "grep '$x*' 'it\'s'",
+        "echo \"a*b {c}\"",
+        "[ -f a ]",
+        "[[ -f a ]]",
+        "echo \\$x \"\\`\"",
+    ] {
+        check(pattern, None);
+    }
+    for mark in [RUNS, CHANGES, OPAQUE] {
+        check(&format!("{mark}bash -c 'rm a'"), Some(("", mark, true)));
+    }
+    for (pattern, beginning) in [
+        ("$(echo rm) -f a", ""),
+        ("r$x -f a", ""),
+        ("/bin/r? -f a", ""),
+        ("{rm,-f,a}", ""),
+        ("[r]m a", ""),
+        ("git pu\"$x\"", "git "),
+        ("git push \"it's $x\"", "git push "),
+        ("git push `x`", "git push "),
+        ("cat src/*.rs", "cat "),
+    ] {
+        check(pattern, Some((beginning, UNRESOLVED, false)));
+    }
 }
