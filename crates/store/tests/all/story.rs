@@ -241,7 +241,9 @@ impl Story {
             17 => {
                 // One that was made here has a pair, and may have waited.
                 let waiting = self.tree.inbox.iter().next().map(|item| item.id.clone());
-                let id = waiting.filter(|_| a % 3 == 0).unwrap_or_else(entry_id);
+                // Unless an entry has taken its id meanwhile.
+                let free = |id: &EntryId| a % 3 == 0 && self.tree.node(id).is_none();
+                let id = waiting.filter(free).unwrap_or_else(entry_id);
                 let pair = Pair { second: entry_id().to_string(), second_time: time, ..Pair::default() };
                 let pair = (a % 2 == 0).then(|| Box::new(pair));
                 let compaction = Compaction { reason: Some("auto".into()), pair, ..Compaction::default() };
