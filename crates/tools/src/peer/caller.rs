@@ -125,9 +125,14 @@ pub(super) fn find_hidden(number: u64) -> PeerProcess {
     }
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let own = getpid().as_raw_pid();
     let hides = |process: i32| {
         let files = fs::read_dir(format!("/proc/{process}/fd"));
-        files.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) && is_hiding(process)
+        let is_hidden =
+            files.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) && is_hiding(process);
+        // What we are just starting hides for a moment, before it is known as a program.
+        is_hidden
+            && ancestry(process).is_some_and(|above| !is_below_a_program(&above) && !above.contains(&own))
     };
     // Those of agents were looked at. What tunnels use, such as sshd, hides as well.
     if processes.any(hides) { PeerProcess::Person } else { PeerProcess::Gone }
